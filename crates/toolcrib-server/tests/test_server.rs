@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use toolcrib::RegistryOptions;
 use toolcrib::config_file::LoadedConfig;
-use toolcrib::core::config::Config;
+use toolcrib::config::Config;
 use toolcrib::testkit::ScriptedSource;
 use toolcrib_server::{AppState, HttpServer, ServerConfig};
 pub(crate) use toolcrib_testkit::raw_http::RawHttpResponse;
