@@ -13,9 +13,7 @@ use toolcrib_mcp::{
 };
 use toolcrib_testkit::http_server::{EventSender, HttpReply};
 
-use super::support::{
-    ScriptedHttpServer, call_tool, client_options, progress_channel, request_options, sse_event,
-};
+use super::support::{ScriptedHttpServer, call_tool, client_options, progress_channel, request_options, sse_event};
 use crate::{parse, to_raw};
 
 #[tokio::test]

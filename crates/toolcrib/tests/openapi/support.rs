@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use toolcrib::core::Result;
 use toolcrib::config::Config;
+use toolcrib::core::Result;
 use toolcrib::store::MemoryStore;
 use toolcrib::{CallContext, CallOutput, RefreshOutcome, Registry, RegistryOptions};
 use toolcrib_testkit::http_server::LoopbackServer;

@@ -64,7 +64,11 @@ async fn only_the_sources_own_timeout_counts_against_it() {
     let settings = SourceSettings { call_timeout: Some(short), ..SourceSettings::default() };
     for (connector, deadline, expected) in [
         (connector(OpenApiSource::default()), CallDeadline::after(short), "inconclusive"),
-        (connector_with(OpenApiSource::default(), settings), CallDeadline::for_source(short, Duration::ZERO), "timed out"),
+        (
+            connector_with(OpenApiSource::default(), settings),
+            CallDeadline::for_source(short, Duration::ZERO),
+            "timed out",
+        ),
     ] {
         let execution = ExecutionMode::SyncHttp(operation("GET", &server.url, "/p"));
         let call = ToolCall { deadline, ..build_call(execution, &json!({}), CallContext::default()) };
