@@ -12,6 +12,7 @@
 //! Everything here may get hostile input. Functions are linear in the text, or say what bounds them.
 
 mod parse_error;
+mod pointer;
 mod surrogates;
 
 use std::collections::{BTreeMap, HashMap};
@@ -24,6 +25,7 @@ use serde_json::value::RawValue;
 use crate::fingerprint::Fingerprint;
 
 pub use parse_error::describe_error;
+pub use pointer::{escape_pointer_token, unescape_pointer_token};
 pub use surrogates::replace_lone_surrogates;
 
 /// Fields of a JSON object as raw text, in order. Of duplicate names, the last value counts.

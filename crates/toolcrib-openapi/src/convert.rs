@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use toolcrib_core::error::{Code, Error, Result};
+use toolcrib_core::json::escape_pointer_token;
 use toolcrib_core::manifest::SkippedTool;
 use toolcrib_core::policy::glob_matches;
 use toolcrib_core::source::{OpenApiSource, SourceId};
@@ -319,11 +320,6 @@ fn limit_faults(skipped: &mut Vec<SkippedTool>) {
         let reason = format!("and {additional} more {noun} in this document");
         skipped.push(SkippedTool { name: "#/".into(), reason });
     }
-}
-
-/// Escapes a key for a JSON pointer.
-pub(super) fn escape_pointer_token(key: &str) -> String {
-    key.replace('~', "~0").replace('/', "~1")
 }
 
 /// Returns the members of the object under `key`; none if there is no object.

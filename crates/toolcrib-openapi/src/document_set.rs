@@ -6,12 +6,12 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::OnceLock;
 
-use percent_encoding::percent_decode_str;
 use serde_json::Value;
+use toolcrib_core::json::{escape_pointer_token, unescape_pointer_token};
+use toolcrib_core::percent;
 use toolcrib_core::text::sanitize_truncated;
 use url::Url;
 
-use super::convert::escape_pointer_token;
 use super::key_kind::KeyKind;
 
 /// Documents by URL, with the reason for each that could not be read.
@@ -139,7 +139,7 @@ impl DocumentSet {
             }
         };
         // The fragment is a JSON pointer or the name of an anchor.
-        let pointer = percent_decode_str(fragment).decode_utf8_lossy().into_owned();
+        let pointer = percent::decode_lossy(fragment).into_owned();
         let target = match pointer.as_str() {
             pointer if pointer.is_empty() || pointer.starts_with('/') => {
                 self.resolve_pointer(document_url, pointer, hops)
@@ -161,8 +161,7 @@ impl DocumentSet {
         // From the root of the document, token by token.
         let mut node = NodeRef { value: self.documents.get(document_url)?.as_ref().ok()?, document_url };
         for token in pointer.split('/').skip(1) {
-            // Unescapes the token; the order matters for `~01`.
-            let token = token.replace("~1", "/").replace("~0", "~");
+            let token = unescape_pointer_token(token);
             let step = |value: &'a Value| match value {
                 Value::Object(fields) => fields.get(&token),
                 Value::Array(items) => items.get(token.parse::<usize>().ok()?),

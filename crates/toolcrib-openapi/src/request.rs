@@ -27,7 +27,6 @@ use serde_json::{Map, Number, Value};
 use toolcrib_core::error::{Code, Error, Result};
 use toolcrib_core::execution::{Operation, OperationParameter};
 
-pub use escape::percent_encode;
 pub use target_url::is_dot_segment;
 
 /// The request as it goes on the wire, without credentials.

@@ -8,10 +8,13 @@
 //!
 //! The result is a JSON value; `openapi::request` serialises it for the media type.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 
 use serde_json::{Map, Value};
 use toolcrib_core::error::{Code, Error, Result};
+use toolcrib_core::json::{escape_pointer_token, unescape_pointer_token};
+use toolcrib_core::percent;
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_openapi::expression::{FillBudget, Scope, fill_within};
 
@@ -48,7 +51,7 @@ impl RequestBodyTemplate {
 
     /// Sets a property of the body.
     pub(super) fn set_property(&mut self, name: &str, value: Value) {
-        self.replacements.push((format!("/{}", name.replace('~', "~0").replace('/', "~1")), value));
+        self.replacements.push((format!("/{}", escape_pointer_token(name)), value));
     }
 
     /// Fills the template. Fields whose whole value is an absent optional input are left out.
@@ -108,7 +111,7 @@ fn set_at_pointer(body: &mut Value, pointer: &str, value: Value) -> Result<()> {
     let parent = pointer.rsplit_once('/').and_then(|(parent, name)| Some((body.pointer_mut(parent)?, name)));
     match parent {
         Some((Value::Object(object), name)) => {
-            object.insert(name.replace("~1", "/").replace("~0", "~"), value);
+            object.insert(unescape_pointer_token(name), value);
         }
         Some((Value::Array(items), "-")) => items.push(value),
         Some(_) | None => {
@@ -170,8 +173,8 @@ fn parse_form(text: &str) -> Value {
     let mut object = Map::new();
     for pair in text.trim().split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let name = percent_decode(&name.replace('+', " "));
-        let value = Value::from(percent_decode(&value.replace('+', " ")));
+        let name = decode_or_keep(&name.replace('+', " ")).into_owned();
+        let value = Value::from(decode_or_keep(&value.replace('+', " ")));
         // A repeated name becomes an array of its values.
         match object.get_mut(&name) {
             None => {
@@ -184,25 +187,9 @@ fn parse_form(text: &str) -> Value {
     Value::Object(object)
 }
 
-/// Decodes percent-encoding; malformed sequences and invalid UTF-8 stay as they are.
-pub(super) fn percent_decode(text: &str) -> String {
-    let bytes = text.as_bytes();
-    let digit = |position: usize| bytes.get(position).and_then(|&byte| char::from(byte).to_digit(16));
-    let mut decoded = Vec::with_capacity(bytes.len());
-    let mut position = 0;
-    while let Some(&byte) = bytes.get(position) {
-        match (byte, digit(position + 1), digit(position + 2)) {
-            (b'%', Some(high), Some(low)) => {
-                decoded.push(u8::try_from(high * 16 + low).unwrap_or_default());
-                position += 3;
-            }
-            _ => {
-                decoded.push(byte);
-                position += 1;
-            }
-        }
-    }
-    String::from_utf8(decoded).unwrap_or_else(|_| text.to_owned())
+/// Decodes percent-encoding. Malformed escapes stay as they are, as does a text that is not valid UTF-8 once decoded.
+pub(super) fn decode_or_keep(text: &str) -> Cow<'_, str> {
+    percent::decode(text).unwrap_or(Cow::Borrowed(text))
 }
 
 #[cfg(test)]

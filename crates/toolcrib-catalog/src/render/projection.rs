@@ -224,7 +224,7 @@ pub(super) fn required_names(keywords: &Map<String, Value>) -> HashSet<&str> {
 /// built for every part, and names may be as long as the schema.
 pub(super) fn child_pointer(path: &str, key: &str) -> String {
     if path.len() + key.len() <= MAX_LOSS_PATH_LEN {
-        return format!("{path}/{}", key.replace('~', "~0").replace('/', "~1"));
+        return format!("{path}/{}", json::escape_pointer_token(key));
     }
     if path.ends_with("/…") { path.to_owned() } else { format!("{path}/…") }
 }

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use toolcrib::clock::Clock;
+use toolcrib::core::percent;
 use toolcrib::core::time::TimeSpec;
 use toolcrib::diff::lockfile::{Lockfile, LockfileLines};
 use toolcrib::diff::report::CatalogDiff;
@@ -169,15 +170,6 @@ fn relative_uri(path: &Path) -> String {
         absolute.strip_prefix(&working_directory).ok().map(Path::to_owned)
     });
     let path = relative.or_else(|| path.file_name().map(PathBuf::from)).unwrap_or_else(|| path.to_owned());
-    let parts: Vec<String> = path.iter().map(|part| percent_encode(&part.to_string_lossy())).collect();
+    let parts: Vec<String> = path.iter().map(|part| percent::encode(&part.to_string_lossy())).collect();
     parts.join("/")
-}
-
-/// Percent-encodes every byte that RFC 3986 does not list as unreserved.
-fn percent_encode(segment: &str) -> String {
-    let is_unreserved = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    segment
-        .bytes()
-        .map(|byte| if is_unreserved(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
-        .collect()
 }

@@ -8,6 +8,7 @@
 use serde_json::{Map, Value};
 use toolcrib_core::error::{Code, Error, Result};
 use toolcrib_core::execution::{Operation, OperationParameter, ParameterLocation, ParameterStyle, Serialization};
+use toolcrib_core::percent;
 
 use super::escape::{self, EscapeMode};
 use super::style::ValueWriter;
@@ -333,7 +334,7 @@ fn contains_parent_segment(segment: &str) -> bool {
 /// Percent-decodes, including the overlong UTF-8 forms of `.`, `/` and `\` that lenient decoders accept.
 fn decode_leniently(bytes: &[u8]) -> Vec<u8> {
     let mut decoded = Vec::with_capacity(bytes.len());
-    for byte in percent_encoding::percent_decode(bytes) {
+    for byte in percent::decode_bytes(bytes) {
         let character = match (decoded.last(), byte) {
             (Some(0xc0), 0xae) => Some(b'.'),
             (Some(0xc0), 0xaf) => Some(b'/'),

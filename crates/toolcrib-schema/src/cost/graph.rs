@@ -6,8 +6,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
+use toolcrib_core::percent;
 
 use super::pattern::PatternCost;
 use super::{Unbounded, value_bytes, value_steps};
@@ -268,7 +268,7 @@ impl<'a> GraphBuilder<'a> {
     fn target(&mut self, reference: &str) -> Result<SchemaNodeId, Unbounded> {
         // Other documents are never loaded, so such a reference cannot be measured.
         let fragment = reference.strip_prefix('#').ok_or(Unbounded::Reference)?;
-        let fragment = percent_decode_str(fragment).decode_utf8().map_err(|_| Unbounded::Reference)?;
+        let fragment = percent::decode(fragment).ok_or(Unbounded::Reference)?;
         let target = if fragment.is_empty() || fragment.starts_with('/') {
             self.root.pointer(&fragment)
         } else {

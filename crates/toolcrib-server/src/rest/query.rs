@@ -9,6 +9,7 @@ use std::ops::RangeInclusive;
 use axum::extract::{FromRequestParts, RawPathParams};
 use http::request::Parts;
 use toolcrib::core::Timestamp;
+use toolcrib::core::percent;
 use toolcrib::core::text::sanitize_truncated;
 use toolcrib::core::time::TimeSpec;
 use toolcrib::{Code, Error, Registry, Result, SourceId};
@@ -122,25 +123,9 @@ fn decode_form_value(text: &str) -> Result<String> {
 /// Unlike the usual decoders it does not replace malformed sequences: a name that was changed on the way would be
 /// looked up in vain or, worse, name another tool.
 fn percent_decode(text: &str) -> Result<String> {
-    let malformed = || {
-        bad_request(
-            "malformed percent-encoding in the URL: `%` needs two hexadecimal digits, and the result must be UTF-8"
-                .into(),
-        )
-    };
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        if byte != b'%' {
-            bytes.push(byte);
-            continue;
-        }
-        let mut digit = || rest.next().and_then(|digit| char::from(digit).to_digit(16));
-        let high = digit().ok_or_else(malformed)?;
-        let low = digit().ok_or_else(malformed)?;
-        bytes.push((high * 16 + low) as u8);
-    }
-    String::from_utf8(bytes).map_err(|_| malformed())
+    let malformed =
+        "malformed percent-encoding in the URL: `%` needs two hexadecimal digits, and the result must be UTF-8";
+    percent::decode_strict(text).map(Cow::into_owned).ok_or_else(|| bad_request(malformed.into()))
 }
 
 impl<S: Sync> FromRequestParts<S> for QueryParams {

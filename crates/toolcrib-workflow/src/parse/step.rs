@@ -13,11 +13,12 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use toolcrib_core::execution::ParameterLocation;
+use toolcrib_core::json::unescape_pointer_token;
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_openapi::expression::approximate_size;
 
 use super::{ArazzoParseError, ArazzoParseResult, ArazzoParser, array_field, parse_outputs};
-use crate::payload::{RequestBodyTemplate, percent_decode};
+use crate::payload::{RequestBodyTemplate, decode_or_keep};
 use crate::{
     ActionKind, Criterion, JumpTarget, OperationReference, SourceDescriptionKind, StepAction, StepParameter,
     StepTarget, WorkflowStep,
@@ -184,8 +185,7 @@ impl ArazzoParser<'_> {
             }
         };
         // The path template is one segment of the pointer, with `/` escaped as `~1`; some documents percent-encode it.
-        let parts: Vec<String> =
-            pointer.split('/').map(|part| percent_decode(part).replace("~1", "/").replace("~0", "~")).collect();
+        let parts: Vec<String> = pointer.split('/').map(|part| unescape_pointer_token(&decode_or_keep(part))).collect();
         match parts.as_slice() {
             [root, paths, path, method] if root.is_empty() && paths == "paths" && path.starts_with('/') => {
                 let operation = OperationReference::Path { method: method.to_ascii_uppercase(), path: path.clone() };

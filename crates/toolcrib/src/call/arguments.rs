@@ -14,6 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use toolcrib_catalog::CallSpec;
+use toolcrib_core::json::unescape_pointer_token;
 use toolcrib_core::{Code, Error, Result, ResultExt, SourceId};
 use toolcrib_schema::{ArgumentError, ValidationOutcome};
 
@@ -159,8 +160,7 @@ fn validate(call_spec: &CallSpec, arguments: Value) -> Result<ValidatedArguments
 /// that would move the elements behind them.
 fn remove_null(arguments: &mut Value, path: &str) -> bool {
     let Some((parent, key)) = path.rsplit_once('/') else { return false };
-    // `~1` first: the other order would read `~01`, an escaped `~1`, as `/`.
-    let key = key.replace("~1", "/").replace("~0", "~");
+    let key = unescape_pointer_token(key);
     match arguments.pointer_mut(parent) {
         Some(Value::Object(fields)) if fields.get(&key).is_some_and(Value::is_null) => {
             fields.shift_remove(&key).is_some()

@@ -20,6 +20,7 @@ use serde_json::Value;
 use toolcrib_config::reference;
 use toolcrib_config::reference::{Reference, ReferencePart};
 use toolcrib_config::show::{is_secret_name, secrets_in_args, secrets_in_url};
+use toolcrib_core::percent::decode_lossy;
 use toolcrib_core::source::{Auth, OpenApiSource, SourceKind};
 use url::{Host, Url, form_urlencoded};
 
@@ -324,11 +325,11 @@ impl SecretCollector {
         let user = url.username();
         let password = url.password().unwrap_or_default();
         for text in [user, password] {
-            let decoded = percent_decode(text);
+            let decoded = decode_lossy(text);
             self.add_part(&decoded, MIN_SECRET_LEN);
         }
         if !password.is_empty() {
-            self.add_part(&basic_credentials(&percent_decode(user), &percent_decode(password)), MIN_PART_LEN);
+            self.add_part(&basic_credentials(&decode_lossy(user), &decode_lossy(password)), MIN_PART_LEN);
         }
     }
 
@@ -365,11 +366,6 @@ fn is_non_secret_variable(name: &str) -> bool {
 /// Whether a word is the scheme of an `Authorization` header.
 fn is_auth_scheme(word: &str) -> bool {
     ["bearer", "basic", "token", "digest", "apikey"].contains(&word.to_ascii_lowercase().as_str())
-}
-
-/// Decodes percent-encoding.
-fn percent_decode(text: &str) -> String {
-    percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
 #[cfg(test)]

@@ -15,12 +15,12 @@ use std::time::Duration;
 use serde_json::value::to_raw_value;
 use serde_json::{Map, Value, json};
 use toolcrib_core::execution::{Operation, ParameterLocation};
+use toolcrib_core::percent;
 use toolcrib_core::source::PollSettings;
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::{Code, Error, Result};
 use toolcrib_openapi::expression;
 use toolcrib_openapi::expression::{Scope, evaluate, is_expression};
-use toolcrib_openapi::request::percent_encode;
 use url::Url;
 
 use super::api_client::ApiClient;
@@ -270,7 +270,7 @@ fn fill_template(template: &str, scope: &Scope<'_>) -> Result<String> {
             return Err(Error::new(Code::ToolExecutionFailed, message));
         }
         filled.push_str(&rest[..start]);
-        filled.push_str(&percent_encode(&value));
+        filled.push_str(&percent::encode(&value));
         rest = &rest[start + length + 1..];
     }
     filled.push_str(rest);

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use axum::body::Bytes;
 use axum::http::{HeaderMap, header};
 use serde_json::{Map, Value, json};
+use toolcrib::core::percent;
 use toolcrib::schema::ArgumentError;
 use url::form_urlencoded;
 
@@ -73,7 +74,7 @@ fn typed_path_values(operation: &ShopOperation, path_values: &BTreeMap<String, S
     let value = |name: &str, text: &str| {
         let schema =
             operation.parameters.iter().find(|parameter| parameter.name == name).map(|parameter| &parameter.schema);
-        parse_typed(schema, &percent_decode(text))
+        parse_typed(schema, &percent::decode_lossy(text))
     };
     path_values.iter().map(|(name, text)| (name.clone(), value(name, text))).collect::<Map<_, _>>().into()
 }
@@ -143,13 +144,6 @@ fn parse_typed(schema: Option<&Value>, text: &str) -> Value {
         _ => false,
     });
     parsed.unwrap_or_else(|| text.into())
-}
-
-/// Decodes a path segment.
-fn percent_decode(segment: &str) -> String {
-    // In a path, unlike in a query, `+` and `&` have no special meaning.
-    let pair = format!("v={}", segment.replace('+', "%2B").replace('&', "%26"));
-    form_urlencoded::parse(pair.as_bytes()).map(|(_, value)| value.into_owned()).collect()
 }
 
 /// A list with one violation.

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use toolcrib::Result;
 use toolcrib::catalog::outline;
 use toolcrib::catalog::outline::schema_walk::{array_at, resolve_references, sole_alternative};
-use toolcrib::core::json;
+use toolcrib::core::json::{self, escape_pointer_token};
 use toolcrib::core::text::{sanitize, sanitize_truncated};
 
 use super::attributes::InputAttributes;
@@ -122,7 +122,7 @@ pub(super) fn build_fields(
         let index = count.fields;
         let target = resolve_references(root, property);
         // The escapes of JSON pointers (RFC 6901).
-        let path = format!("{parent}/{}", name.replace('~', "~0").replace('/', "~1"));
+        let path = format!("{parent}/{}", escape_pointer_token(name));
         // Keywords beside a `$ref` take precedence over those of the referenced schema.
         let keyword = |key: &str| property.get(key).or_else(|| target.get(key));
         let description = keyword("description").and_then(Value::as_str).unwrap_or_default();
