@@ -12,7 +12,6 @@
 
 mod limits;
 mod reader;
-pub mod schema_walk;
 
 use serde_json::Value;
 

@@ -132,17 +132,6 @@ pub fn raw_string(text: &str) -> Box<RawValue> {
     serde_json::value::to_raw_value(text).unwrap_or_default()
 }
 
-/// Maximum length of a local reference in bytes. A lookup takes time in proportion to the length, and a short schema
-/// may refer to the same long name thousands of times.
-const MAX_REFERENCE_LEN: usize = 1_000;
-
-/// Resolves a local reference such as `#/$defs/place`; `None` for other references and for unknown targets.
-/// `#` alone is the root. Percent-encoded pointers and anchors are unknown targets.
-pub fn follow_reference<'a>(root: &'a serde_json::Value, reference: &str) -> Option<&'a serde_json::Value> {
-    let pointer = reference.strip_prefix('#')?;
-    if reference.len() > MAX_REFERENCE_LEN { None } else { root.pointer(pointer) }
-}
-
 /// Serialises a value and returns about the first `limit` bytes. Stops there, so that large values cost no more.
 /// The result is cut and so usually no valid JSON: it is for messages and for measuring whether a value is short.
 pub fn truncated_json(value: &impl Serialize, limit: usize) -> String {
@@ -313,17 +302,6 @@ mod tests {
         let many: String = (0..200_000).map(|number| format!(r#""{number}":0,"#)).collect();
         let fields: RawFields = serde_json::from_str(&format!("{{{many}\"end\":1}}")).unwrap();
         assert_eq!(fields.iter().count(), 200_001);
-    }
-
-    #[test]
-    fn a_local_reference_is_followed_unless_it_is_long() {
-        let long = "n".repeat(MAX_REFERENCE_LEN);
-        let root = serde_json::json!({ "a/b": { "c~": [7] }, &long: 7 });
-        assert_eq!(follow_reference(&root, "#/a~1b/c~0/0"), Some(&serde_json::json!(7)));
-        assert_eq!(follow_reference(&root, "#"), Some(&root));
-        for reference in ["", "/a~1b", "#/nowhere", "https://x.y/z", &format!("#/{long}")] {
-            assert_eq!(follow_reference(&root, reference), None, "{reference}");
-        }
     }
 
     #[test]

@@ -7,8 +7,8 @@
 //!
 //! 1. Equal canonical texts are no change.
 //! 2. `schema` walks both schemas and reports differences by keyword (`keywords`, `limits`, `fields`). A node is first
-//!    split into `alternatives`.
-//! 3. If that finds nothing but texts, `normal_form` decides whether the schemas mean the same (`text`) or differ in a
+//!    split into alternatives (`toolcrib_schema::Alternative`).
+//! 3. If that finds nothing but texts, [`NormalForm`] decides whether the schemas mean the same (`text`) or differ in a
 //!    way that no rule covers (`other`).
 //!
 //! The worst class of all findings is the class of the change. A difference is never classified as milder than it
@@ -16,14 +16,10 @@
 
 mod schema;
 
-mod alternatives;
 mod fields;
 mod keywords;
 mod limits;
 mod unclassified;
-
-mod normal_form;
-mod simplify;
 
 mod execution;
 mod hints;
@@ -43,13 +39,14 @@ use toolcrib_core::execution::ExecutionSpec;
 use toolcrib_core::json;
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::tool::{Tool, ToolNote};
+use toolcrib_schema::NormalForm;
+pub use toolcrib_schema::WorkBudget;
 
 pub(crate) use execution::{EXECUTION_FIELD, TaskSupport};
 use findings::Findings;
 pub(crate) use hints::{EffectHints, is_hint};
 pub(crate) use lockfile::compare_parts;
 pub use manifests::{compare_manifests, compare_versions};
-pub(crate) use normal_form::NormalForm;
 use notes::SchemaRole;
 pub use renames::likely_renames;
 use schema::compare_schemas;
@@ -62,38 +59,6 @@ pub struct ToolComparison {
     /// One note per change, the most severe first. A note without a subject continues the tool's name: ``gained a
     /// required `owner` ``.
     pub notes: Vec<String>,
-}
-
-/// Maximum number of schema nodes, fields and values that may still be read. All tools of one list share a budget, so
-/// that many large schemas cost no more than one. When nothing is left, comparisons are reported as incomplete with
-/// [`ChangeClass::Other`].
-#[derive(Debug)]
-pub struct WorkBudget(pub(crate) usize);
-
-impl WorkBudget {
-    /// Returns the budget for a lockfile of a whole catalogue: tens of thousands of ordinary schemas.
-    pub(crate) fn for_lockfile() -> WorkBudget {
-        WorkBudget(5_000_000)
-    }
-
-    /// Spends `work` units and returns whether that many were left. After a failed attempt nothing is left.
-    fn spend(&mut self, work: usize) -> bool {
-        let remaining = self.0.checked_sub(work);
-        self.0 = remaining.unwrap_or(0);
-        remaining.is_some()
-    }
-
-    /// Returns whether nothing is left. Work that cannot be charged beforehand is skipped then.
-    pub(crate) fn is_exhausted(&self) -> bool {
-        self.0 == 0
-    }
-}
-
-impl Default for WorkBudget {
-    // A tenth of a lockfile's: thousands of ordinary schemas.
-    fn default() -> WorkBudget {
-        WorkBudget(500_000)
-    }
 }
 
 /// Compares two versions of a tool. Callers know that they differ: when no difference is found, the result is

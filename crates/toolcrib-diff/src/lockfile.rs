@@ -21,14 +21,18 @@ use toolcrib_core::error::{Code, Error, Result, ResultExt};
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::json;
 use toolcrib_core::source::SourceId;
-
-use crate::compare::WorkBudget;
+use toolcrib_schema::WorkBudget;
 
 pub use line_index::LockfileLines;
 pub use parts::ToolParts;
 
 /// Version of the format, raised when older versions of Toolcrib could misread it.
 const LOCKFILE_VERSION: u32 = 1;
+
+/// Returns the budget for a lockfile of a whole catalogue: tens of thousands of ordinary schemas.
+pub(crate) fn new_budget() -> WorkBudget {
+    WorkBudget::new(5_000_000)
+}
 
 /// Content of a lockfile.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -61,7 +65,7 @@ pub struct LockedTool {
 impl Lockfile {
     /// Locks all tools of a catalogue. Includes hidden and disabled tools. Fails if a stored tool cannot be parsed.
     pub fn from_segments<'a>(segments: impl Iterator<Item = &'a Segment>) -> Result<Lockfile> {
-        Lockfile::with_budget(segments, &mut WorkBudget::for_lockfile())
+        Lockfile::with_budget(segments, &mut new_budget())
     }
 
     /// Locks all tools within a budget. Once it is spent, schemas are stored as verbatim fingerprints only. Segments

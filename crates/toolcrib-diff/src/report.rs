@@ -18,7 +18,7 @@ use toolcrib_core::text::sanitize_truncated;
 
 use crate::compare::{ToolComparison, WorkBudget, compare_manifests, compare_parts};
 use crate::history::describe_change_in_full;
-use crate::lockfile::{LockedSource, ToolParts};
+use crate::lockfile::{self, LockedSource, ToolParts};
 
 /// Differences of all sources. The result of `toolcrib diff`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
@@ -154,7 +154,7 @@ impl SourceDiff {
             ..SourceDiff::new(new.source())
         };
         // Two budgets: a list that is expensive to normalise must still leave work for the comparison.
-        let mut parts_budget = WorkBudget::for_lockfile();
+        let mut parts_budget = lockfile::new_budget();
         let mut compare_budget = WorkBudget::default();
         // The parts of all tools that are new or changed.
         let mut new_parts: BTreeMap<String, ToolParts> = BTreeMap::new();

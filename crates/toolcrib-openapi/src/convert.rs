@@ -16,8 +16,9 @@ use toolcrib_core::manifest::SkippedTool;
 use toolcrib_core::policy::glob_matches;
 use toolcrib_core::source::{OpenApiSource, SourceId};
 use toolcrib_core::text::sanitize_truncated;
+use toolcrib_schema::reference_text;
 
-use super::document_set::{self, DocumentSet, NodeRef};
+use super::document_set::{DocumentSet, NodeRef};
 use super::schema::{SchemaDialect, SchemaTranslator};
 use super::{description, operation, security, servers, tool, tool_names};
 
@@ -236,7 +237,7 @@ fn find_operations<'a>(
             }
         };
         // Keywords beside the `$ref` of a path item take precedence over its target.
-        let siblings = document_set::reference_target(value).is_some().then_some(node);
+        let siblings = reference_text(value).is_some().then_some(node);
         // Both may have operations and parameters; each lookup takes the first that has the key.
         let candidates: Vec<NodeRef<'a>> = siblings.into_iter().chain([path_item]).collect();
         let with_parameters = |path_item: NodeRef<'a>| {

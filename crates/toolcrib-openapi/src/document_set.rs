@@ -3,13 +3,14 @@
 //! The connector loads documents until [`DocumentSet::missing`] is empty or its limits are reached, and then converts.
 //! Resolving never loads anything: a reference to a document that is not in the set is an error of that reference.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::OnceLock;
 
 use serde_json::Value;
 use toolcrib_core::json::{escape_pointer_token, unescape_pointer_token};
-use toolcrib_core::percent;
 use toolcrib_core::text::sanitize_truncated;
+use toolcrib_schema::{LocalReference, reference_text};
 use url::Url;
 
 use super::key_kind::KeyKind;
@@ -95,7 +96,7 @@ impl DocumentSet {
     /// Follows a chain of references from `node` to a value that is not a reference.
     pub(super) fn resolve<'a>(&'a self, mut node: NodeRef<'a>) -> Result<NodeRef<'a>, String> {
         let mut hops = MAX_REFERENCE_HOPS;
-        while let Some(reference) = reference_target(node.value) {
+        while let Some(reference) = reference_text(node.value) {
             hops = hops.checked_sub(1).ok_or("its `$ref`s form a cycle or are nested too deep")?;
             node = self.resolve_reference_within(reference, node.document_url, &mut hops)?.0;
         }
@@ -139,18 +140,16 @@ impl DocumentSet {
             }
         };
         // The fragment is a JSON pointer or the name of an anchor.
-        let pointer = percent::decode_lossy(fragment).into_owned();
-        let target = match pointer.as_str() {
-            pointer if pointer.is_empty() || pointer.starts_with('/') => {
-                self.resolve_pointer(document_url, pointer, hops)
+        let target = LocalReference::parse_fragment(fragment).and_then(|target| match target {
+            LocalReference::Pointer(pointer) => Some((self.resolve_pointer(document_url, &pointer, hops)?, pointer)),
+            LocalReference::Anchor(name) => {
+                let key = (document_url.to_owned(), name.into_owned());
+                let node = self.resolve_pointer(document_url, self.anchors().get(&key)?, hops)?;
+                Some((node, Cow::Owned(key.1)))
             }
-            anchor => {
-                let key = (document_url.to_owned(), anchor.to_owned());
-                self.anchors().get(&key).and_then(|pointer| self.resolve_pointer(document_url, pointer, hops))
-            }
-        };
+        });
         match target {
-            Some(node) => Ok((node, format!("{document_url}#{pointer}"))),
+            Some((node, fragment)) => Ok((node, format!("{document_url}#{fragment}"))),
             None => Err(format!("`$ref` to `{}`, which does not exist", displayed())),
         }
     }
@@ -173,7 +172,7 @@ impl DocumentSet {
                     *hops = hops.checked_sub(1)?;
                     // The target may be in another document, where the rest of the pointer continues.
                     let (target, _) =
-                        self.resolve_reference_within(reference_target(node.value)?, node.document_url, hops).ok()?;
+                        self.resolve_reference_within(reference_text(node.value)?, node.document_url, hops).ok()?;
                     NodeRef { value: step(target.value)?, ..target }
                 }
             };
@@ -193,11 +192,6 @@ impl DocumentSet {
             anchors
         })
     }
-}
-
-/// Returns the text of a value's `$ref`.
-pub(super) fn reference_target(value: &Value) -> Option<&str> {
-    value.get("$ref").and_then(Value::as_str)
 }
 
 /// Calls `visit` with every reference of a value.

@@ -5,9 +5,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use serde_json::Value;
+use toolcrib_schema::{array_at, reference_text};
 
 use super::convert::object_members;
-use super::document_set::{DocumentSet, NodeRef, reference_target};
+use super::document_set::{DocumentSet, NodeRef};
 
 /// Properties of an object schema with all that it extends.
 #[derive(Debug, Default)]
@@ -30,7 +31,7 @@ impl<'a> ObjectSchema<'a> {
         let mut object = ObjectSchema::default();
         let mut pending = vec![schema];
         while let Some(node) = pending.pop() {
-            object.steps += if reference_target(node.value).is_some() { STEPS_PER_REFERENCE } else { 1 };
+            object.steps += if reference_text(node.value).is_some() { STEPS_PER_REFERENCE } else { 1 };
             // An unresolvable part is reported where the schema is translated.
             let Ok(node) = documents.resolve(node) else { continue };
             if !object.visited.insert(std::ptr::from_ref(node.value)) {
@@ -40,12 +41,12 @@ impl<'a> ObjectSchema<'a> {
                 object.steps += 1;
                 object.properties.entry(name.clone()).or_insert(NodeRef { value, ..node });
             }
-            let required = node.value.get("required").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+            let required = array_at(node.value, "required");
             object.steps += required.len() as u64;
             let required = required.iter();
             object.required.extend(required.filter_map(Value::as_str).map(str::to_owned));
             // Reversed, because the last one pushed is read first.
-            let members = node.value.get("allOf").and_then(Value::as_array).into_iter().flatten().rev();
+            let members = array_at(node.value, "allOf").iter().rev();
             pending.extend(members.map(|value| NodeRef { value, ..node }));
         }
         object

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 use toolcrib_core::text::sanitize_truncated;
+use toolcrib_schema::{LocalReference, definition_reference, reference_text};
 
 /// Resolves the `inputs` of a workflow to a schema of about `max_bytes` at most.
 pub(super) fn resolve_inputs(document: &Value, inputs: &Value, max_bytes: usize) -> Result<Value, String> {
@@ -84,7 +85,7 @@ impl<'a> DefinitionCollector<'a> {
                         // assigned then.
                         ("$defs" | "definitions", _) if depth == 0 => continue,
                         ("$ref", Value::String(reference)) => {
-                            json!(format!("#/$defs/{}", self.definition_name(reference)?))
+                            json!(definition_reference(&self.definition_name(reference)?))
                         }
                         (_, value) => self.copy_schema(value, depth + 1)?,
                     };
@@ -120,7 +121,7 @@ impl<'a> DefinitionCollector<'a> {
 
 /// Reference that the whole schema consists of: `$ref`, or Arazzo's `reference`, converted to a JSON pointer.
 fn root_reference(schema: &Value) -> Option<String> {
-    if let Some(reference) = schema.get("$ref").and_then(Value::as_str) {
+    if let Some(reference) = reference_text(schema) {
         // Beside other keywords, a reference is only a part of the schema.
         return (schema.as_object()?.len() == 1).then(|| reference.to_owned());
     }
@@ -130,18 +131,22 @@ fn root_reference(schema: &Value) -> Option<String> {
 
 /// Resolves a reference in the document or in the schema itself. Returns the target and the last name of the pointer.
 fn resolve_reference<'a>(document: &'a Value, root: &'a Value, reference: &str) -> Result<(&'a Value, String), String> {
-    let Some(pointer) = reference.strip_prefix('#') else {
+    let unresolved = || format!("`{}` cannot be resolved", sanitize_truncated(reference, 100));
+    let Some(fragment) = reference.strip_prefix('#') else {
         return Err(format!(
             "`{}` refers to another document, which is not supported",
             sanitize_truncated(reference, 100)
         ));
     };
+    let pointer = match LocalReference::parse_fragment(fragment) {
+        Some(LocalReference::Pointer(pointer)) => pointer,
+        // Anchors are unknown targets, like all other text without a slash.
+        Some(LocalReference::Anchor(_)) | None => return Err(unresolved()),
+    };
     // `#` means the schema itself. Other pointers are tried on the document first, where `#/components/…` is.
-    let value = document.pointer(pointer).filter(|_| !pointer.is_empty()).or_else(|| root.pointer(pointer));
+    let value = document.pointer(&pointer).filter(|_| !pointer.is_empty()).or_else(|| root.pointer(&pointer));
     let last_name = pointer.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or("root").to_owned();
-    value
-        .map(|value| (value, last_name))
-        .ok_or_else(|| format!("`{}` cannot be resolved", sanitize_truncated(reference, 100)))
+    value.map(|value| (value, last_name)).ok_or_else(unresolved)
 }
 
 #[cfg(test)]
@@ -172,6 +177,10 @@ mod tests {
             ),
             (
                 json!({"properties": {"a": {"$ref": "#/$defs/x y"}}, "$defs": {"x y": {"type": "string"}, "other": {}}}),
+                Ok(json!({"properties": {"a": {"$ref": "#/$defs/x_y"}}, "$defs": {"x_y": {"type": "string"}}})),
+            ),
+            (
+                json!({"properties": {"a": {"$ref": "#/$defs/x%20y"}}, "$defs": {"x y": {"type": "string"}}}),
                 Ok(json!({"properties": {"a": {"$ref": "#/$defs/x_y"}}, "$defs": {"x_y": {"type": "string"}}})),
             ),
             (

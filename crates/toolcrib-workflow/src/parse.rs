@@ -16,6 +16,7 @@ use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::manifest::SkippedTool;
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_openapi::expression::approximate_size;
+use toolcrib_schema::array_at;
 
 use super::{
     ActionKind, ArazzoDocument, JumpTarget, SourceDescription, SourceDescriptionKind, StepTarget, Workflow, inputs,
@@ -135,7 +136,7 @@ impl ArazzoParser<'_> {
     fn parse_source_descriptions(&mut self) -> Vec<SkippedTool> {
         let mut skipped = Vec::new();
         for (index, value) in
-            array_field(self.document, "sourceDescriptions").iter().take(MAX_SOURCE_DESCRIPTIONS).enumerate()
+            array_at(self.document, "sourceDescriptions").iter().take(MAX_SOURCE_DESCRIPTIONS).enumerate()
         {
             // Without `type`, a description is taken for an OpenAPI document, the common case.
             let text = |name: &str| value.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
@@ -177,7 +178,7 @@ impl ArazzoParser<'_> {
         // The first error skips the workflow.
         let steps = self.parse_steps(value, pointer)?;
         let mut depends_on = Vec::new();
-        for (index, other) in array_field(value, "dependsOn").iter().enumerate() {
+        for (index, other) in array_at(value, "dependsOn").iter().enumerate() {
             depends_on.push(self.parse_workflow_id(other.as_str(), &format!("{pointer}/dependsOn/{index}"))?);
         }
         Ok(Workflow {
@@ -202,11 +203,6 @@ impl ArazzoParser<'_> {
             Some(id) => Ok(id.to_owned()),
         }
     }
-}
-
-/// Returns the array under a name, or an empty slice.
-fn array_field<'a>(value: &'a Value, name: &str) -> &'a [Value] {
-    value.get(name).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
 /// Names and templates of outputs.

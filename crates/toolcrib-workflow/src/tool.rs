@@ -8,6 +8,7 @@ use std::collections::HashSet;
 use serde_json::{Map, Value, json};
 use toolcrib_core::execution::{ExecutionMode, ExecutionSpec};
 use toolcrib_core::tool::EXECUTION_SPEC_KEY;
+use toolcrib_schema::{array_keyword, declared_types, referenced_definition};
 
 use super::Workflow;
 
@@ -86,11 +87,7 @@ pub(super) fn input_schema(inputs: &Value) -> Value {
 
 /// Whether `type` allows objects.
 fn can_be_object(schema: &Map<String, Value>) -> bool {
-    match schema.get("type") {
-        None => true,
-        Some(Value::Array(types)) => types.contains(&json!("object")),
-        Some(kind) => kind == "object",
-    }
+    schema.get("type").is_none_or(|types| declared_types(Some(types)).any(|name| name == "object"))
 }
 
 /// Treatment of the required names of a part.
@@ -122,7 +119,7 @@ impl FlattenedObject<'_> {
     fn add(&mut self, schema: &Value, required_handling: RequiredHandling, depth: usize) {
         let Some(object) = schema.as_object().filter(|object| depth <= 4 && can_be_object(object)) else { return };
         let properties = object.get("properties").and_then(Value::as_object);
-        let required = object.get("required").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let required = array_keyword(object, "required");
         let Some(items_left) = self.items_left.checked_sub(1 + properties.map_or(0, Map::len) + required.len()) else {
             return;
         };
@@ -135,14 +132,13 @@ impl FlattenedObject<'_> {
                 self.required.push(name.to_owned());
             }
         }
-        let reference = object.get("$ref").and_then(Value::as_str).and_then(|text| text.strip_prefix("#/$defs/"));
-        if let Some(target) = reference.and_then(|name| self.definitions?.get(name)) {
+        if let Some(target) = referenced_definition(object).and_then(|name| self.definitions?.get(name)) {
             self.add(target, required_handling, depth + 1);
         }
         for (keyword, required_handling) in
             [("allOf", required_handling), ("anyOf", RequiredHandling::Drop), ("oneOf", RequiredHandling::Drop)]
         {
-            for part in object.get(keyword).and_then(Value::as_array).into_iter().flatten().take(50) {
+            for part in array_keyword(object, keyword).iter().take(50) {
                 self.add(part, required_handling, depth + 1);
             }
         }

@@ -4,6 +4,7 @@
 use serde_json::Value;
 use toolcrib_core::json;
 use toolcrib_core::text::sanitize_truncated;
+use toolcrib_schema::{Limit, LimitKeywords, MAXIMUM, MINIMUM};
 
 use super::reader::text_prefix;
 
@@ -53,18 +54,12 @@ fn describe_own_limits(schema: &Value) -> Vec<String> {
 
 /// `1 to 100`, `at least 0`, `more than 0, at most 1`; `None` without bounds.
 fn describe_range(schema: &Value) -> Option<String> {
-    let bound = |key: &str, exclusive_key: &str| {
-        let inclusive = schema.get(key);
-        let exclusive = schema.get(exclusive_key);
-        match (inclusive.filter(|value| value.is_number()), exclusive) {
-            // With both bounds given, the exclusive one is shown; which one is tighter does not matter to a reader.
-            (_, Some(value @ Value::Number(_))) => Some((format_number(value), true)),
-            // A boolean `exclusiveMinimum` is that of JSON Schema draft 4.
-            (Some(value), exclusive) => Some((format_number(value), exclusive == Some(&Value::Bool(true)))),
-            (None, _) => None,
-        }
+    // With both bounds given, the exclusive one is shown; which one is tighter does not matter to a reader.
+    let bound = |keywords: &LimitKeywords| {
+        let (inclusive, exclusive) = Limit::read(keywords, |keyword| schema.get(keyword));
+        exclusive.or(inclusive).map(|limit| (format_number(limit.value), limit.is_exclusive))
     };
-    Some(match (bound("minimum", "exclusiveMinimum"), bound("maximum", "exclusiveMaximum")) {
+    Some(match (bound(&MINIMUM), bound(&MAXIMUM)) {
         (Some((least, false)), Some((most, false))) if least == most => format!("exactly {least}"),
         (Some((least, false)), Some((most, false))) => format!("{least} to {most}"),
         (least, most) => {

@@ -10,10 +10,9 @@ use std::collections::HashSet;
 use serde_json::Value;
 use toolcrib_core::json;
 use toolcrib_core::text::sanitize_truncated;
-use toolcrib_schema::type_name;
+use toolcrib_schema::{array_at, follow_references, sole_alternative, type_name};
 
 use super::limits::describe_limits;
-use super::schema_walk::{array_at, resolve_references, sole_alternative};
 use super::{ArgumentList, ArgumentOutline};
 
 /// Maximum nesting of arguments and types. Deeper fields are counted as omitted, deeper types are shown as `…`.
@@ -304,7 +303,7 @@ impl<'a> SchemaOutliner<'a> {
 
     /// Follows local references.
     fn resolve(&self, schema: &'a Value) -> &'a Value {
-        resolve_references(self.root, schema)
+        follow_references(self.root, schema)
     }
 }
 

@@ -48,6 +48,14 @@ fn arguments_are_listed_with_their_types() {
 }
 
 #[test]
+fn a_percent_encoded_reference_is_followed() {
+    let schema =
+        json!({"properties": {"to": {"$ref": "#/$defs/a%20place"}}, "$defs": {"a place": {"type": "integer"}}});
+    check(&schema, &["to: integer"]);
+    assert_eq!(call_signature("t", &schema), "t(to: integer)");
+}
+
+#[test]
 fn objects_and_references_are_followed() {
     check(
         &json!({

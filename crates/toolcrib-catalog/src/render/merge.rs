@@ -7,6 +7,7 @@
 use std::collections::HashSet;
 
 use serde_json::{Map, Value, json};
+use toolcrib_schema::declared_types;
 
 use super::projection::{ProjectionContext, ProjectionResult, Unsupported, child_pointer, estimate_size};
 
@@ -122,9 +123,9 @@ fn join_values(key: &str, ours: &mut Value, theirs: &Value) -> JoinResult {
         }
         ("type", _, _) => {
             // The intersection; types that exclude each other are a conflict.
-            let their_types = type_names(theirs).into_iter().collect();
+            let their_types = declared_types(Some(theirs)).collect();
             let mut seen = HashSet::new();
-            let common = type_names(ours).into_iter().filter_map(|name| narrower_type(name, &their_types));
+            let common = declared_types(Some(ours)).filter_map(|name| narrower_type(name, &their_types));
             let common: Vec<&str> = common.filter(|name| seen.insert(*name)).collect();
             let common = match common[..] {
                 [] => return JoinResult::Conflict,
@@ -184,15 +185,6 @@ fn add_all_of_part(ours: &mut Value, theirs: &Value) {
     }
     let parts = vec![ours.take(), theirs.clone()];
     *ours = Value::Object(Map::from_iter([("allOf".to_owned(), Value::Array(parts))]));
-}
-
-/// Type names of a `type` keyword, which is a string or an array.
-fn type_names(types: &Value) -> Vec<&str> {
-    match types {
-        Value::Array(names) => names.iter().filter_map(Value::as_str).collect(),
-        Value::String(name) => vec![name],
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => Vec::new(),
-    }
 }
 
 /// Returns the narrower of `name` and its counterpart in `other_types`; `integer` is narrower than `number`.

@@ -5,6 +5,7 @@
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use toolcrib_core::json::RawFields;
+use toolcrib_schema::declared_types;
 
 use super::limits;
 use super::projection::{
@@ -104,14 +105,9 @@ pub(super) fn drop_illegal_arguments(
     Ok(())
 }
 
-/// Whether `type` allows arrays.
+/// Whether `type` allows arrays, also beside others: `["array", "null"]` needs `items` too.
 fn allows_array(schema: &Map<String, Value>) -> bool {
-    match schema.get("type") {
-        Some(Value::String(name)) => name == "array",
-        // `["array", "null"]` needs `items` too.
-        Some(Value::Array(names)) => names.iter().any(|name| name == "array"),
-        _ => false,
-    }
+    declared_types(schema.get("type")).any(|name| name == "array")
 }
 
 /// Whether an array anywhere in the schema has no `items`. Follows no references, so each node is visited once; so does

@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use toolcrib_core::json;
 use toolcrib_core::text::sanitize_truncated;
+use toolcrib_schema::{array_keyword, resolve_reference};
 
 /// A tool projected to a provider format.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -149,7 +150,7 @@ impl<'a> ProjectionContext<'a> {
 
     /// Returns the target of a local reference.
     pub(super) fn resolve(&self, reference: &str) -> Option<&'a Value> {
-        json::follow_reference(self.root, reference)
+        resolve_reference(self.root, reference)
     }
 
     /// Returns the losses in order, with a note if some were omitted.
@@ -217,7 +218,7 @@ pub(super) fn estimate_size(keywords: &Map<String, Value>) -> usize {
 
 /// Returns the required names as a set, because there may be as many as fields.
 pub(super) fn required_names(keywords: &Map<String, Value>) -> HashSet<&str> {
-    keywords.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect()
+    array_keyword(keywords, "required").iter().filter_map(Value::as_str).collect()
 }
 
 /// Appends a key to a JSON pointer. A pointer that reaches [`MAX_LOSS_PATH_LEN`] ends in `…` and stops growing: one is

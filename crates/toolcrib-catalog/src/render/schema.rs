@@ -10,7 +10,7 @@
 //! ```
 
 use serde_json::{Map, Value, json};
-use toolcrib_schema::type_name;
+use toolcrib_schema::{JSON_TYPES, array_keyword, declared_types, type_name};
 
 use super::merge::{merge_all_of, merge_keywords};
 use super::projection::{ProjectionContext, ProjectionResult, Unsupported, child_pointer, estimate_size};
@@ -43,8 +43,6 @@ pub(super) enum SchemaKind {
     Typed(String, Map<String, Value>),
 }
 
-/// Any other type makes the part unsupported.
-const JSON_TYPES: [&str; 7] = ["string", "number", "integer", "boolean", "array", "object", "null"];
 /// Keywords that do not restrict values.
 const METADATA_KEYWORDS: [&str; 7] = ["$schema", "$id", "$anchor", "$comment", "$defs", "definitions", "nullable"];
 /// Keywords that only express conditions: an alternative of nothing else describes no value of its own.
@@ -202,12 +200,12 @@ fn classify(
 
 /// Returns the declared types or, without any, those that the other keywords imply.
 fn allowed_types(keywords: &Map<String, Value>, path: &str) -> ProjectionResult<Vec<String>> {
-    let declared: Vec<&str> = match keywords.get("type") {
-        Some(Value::String(name)) => vec![name],
-        Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).collect(),
-        Some(_) => return Err(Unsupported::new(&child_pointer(path, "type"), "it is not a type")),
-        None => Vec::new(),
-    };
+    let keyword = keywords.get("type");
+    if keyword.is_some_and(|keyword| !keyword.is_string() && !keyword.is_array()) {
+        return Err(Unsupported::new(&child_pointer(path, "type"), "it is not a type"));
+    }
+    let declared: Vec<&str> = declared_types(keyword).collect();
+    // Any other type makes the part unsupported.
     if let Some(unknown) = declared.iter().find(|name| !JSON_TYPES.contains(name)) {
         return Err(Unsupported::new(
             &child_pointer(path, "type"),
@@ -223,7 +221,7 @@ fn allowed_types(keywords: &Map<String, Value>, path: &str) -> ProjectionResult<
     declared.iter().for_each(|name| add(name));
     // Infer types from constants first, as these determine the value, then from type-specific keywords.
     if declared.is_empty() {
-        let values = keywords.get("enum").and_then(Value::as_array).into_iter().flatten().chain(keywords.get("const"));
+        let values = array_keyword(keywords, "enum").iter().chain(keywords.get("const"));
         values.for_each(|value| add(if value.is_i64() || value.is_u64() { "integer" } else { type_name(value) }));
         let has = |keys: &[&str]| keys.iter().any(|key| keywords.contains_key(*key));
         if types.is_empty() {

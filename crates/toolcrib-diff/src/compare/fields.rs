@@ -5,10 +5,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
+use toolcrib_schema::{SchemaLayers, accepts_anything, array_keyword};
 
 use super::ChangeClass;
-use super::alternatives::{SchemaLayers, array_keyword};
-use super::keywords::accepts_anything;
 use super::notes::{SchemaPath, SchemaRole, ValueChange};
 use super::schema::{SchemaComparer, array_keyword_in_layers};
 

@@ -7,11 +7,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 use toolcrib_core::text::sanitize_truncated;
+use toolcrib_schema::{is_annotation, is_limit, is_vacuous};
 
 use super::ChangeClass;
-use super::limits::{compare_limits, is_limit};
+use super::limits::compare_limits;
 use super::notes::{SchemaPath, SchemaRole, ValueChange};
 
 /// Keywords of all layers of a schema; of several layers with the same keyword, the first counts.
@@ -60,85 +61,12 @@ const STRUCTURAL_KEYWORDS: [&str; 15] = [
     "nullable",
     "discriminator",
 ];
-/// Keywords that do not affect which values are valid.
-const ANNOTATION_KEYWORDS: [&str; 15] = [
-    "title",
-    "description",
-    "default",
-    "examples",
-    "example",
-    "deprecated",
-    "readOnly",
-    "writeOnly",
-    "$comment",
-    "$schema",
-    "$id",
-    "$anchor",
-    "$defs",
-    "definitions",
-    "externalDocs",
-];
 /// Annotation keywords whose changes are not reported here. `schema` reports titles and descriptions; the others are
 /// invisible to callers.
 const UNREPORTED_ANNOTATIONS: [&str; 7] =
     ["title", "description", "$comment", "$schema", "$id", "$defs", "definitions"];
 /// Maximum number of values that a note lists.
 const MAX_LISTED_VALUES: usize = 5;
-
-/// Kind of the value of a keyword.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum KeywordKind {
-    /// Text for people, or an identifier that nothing refers to.
-    Annotation,
-    /// Named schemas that apply by reference alone.
-    Definitions,
-    /// `$ref` and its dynamic forms.
-    Reference,
-    /// `$anchor`: a name that a reference may use.
-    Anchor,
-    /// A single schema.
-    Schema,
-    /// `items`: a schema, or a list of them before draft 2020-12.
-    SchemaOrList,
-    /// A list of schemas.
-    SchemaList,
-    /// Schemas by name or pattern; for `dependencies`, some may be lists of names.
-    SchemaMap,
-    /// Anything else: plain data, compared as it is.
-    Value,
-}
-
-/// Returns the kind of a keyword. Unknown keywords hold plain data.
-pub(super) fn keyword_kind(keyword: &str) -> KeywordKind {
-    match keyword {
-        "title" | "description" | "$comment" | "examples" | "example" | "$schema" | "$id" => KeywordKind::Annotation,
-        "$defs" | "definitions" => KeywordKind::Definitions,
-        "$ref" | "$dynamicRef" | "$recursiveRef" => KeywordKind::Reference,
-        "$anchor" => KeywordKind::Anchor,
-        "additionalProperties"
-        | "additionalItems"
-        | "unevaluatedProperties"
-        | "unevaluatedItems"
-        | "propertyNames"
-        | "not"
-        | "if"
-        | "then"
-        | "else"
-        | "contains"
-        | "contentSchema" => KeywordKind::Schema,
-        "items" => KeywordKind::SchemaOrList,
-        "allOf" | "anyOf" | "oneOf" | "prefixItems" => KeywordKind::SchemaList,
-        "properties" | "patternProperties" | "dependentSchemas" | "dependentRequired" | "dependencies" => {
-            KeywordKind::SchemaMap
-        }
-        _ => KeywordKind::Value,
-    }
-}
-
-/// Returns whether a keyword has no effect on validation: texts, defaults, and extensions (`x-…`).
-pub(super) fn is_annotation(keyword: &str) -> bool {
-    ANNOTATION_KEYWORDS.contains(&keyword) || keyword.starts_with("x-")
-}
 
 /// Returns whether [`compare_keywords`] compares a keyword.
 pub(super) fn is_compared(keyword: &str) -> bool {
@@ -207,35 +135,6 @@ fn changed_keywords<'a, 'b>(
     let names: BTreeSet<&'a str> = old.keys().chain(new.keys()).copied().filter(|name| filter(name)).collect();
     let both = names.into_iter().map(|name| (name, old.get(name), new.get(name)));
     both.filter(|(_, old, new)| old != new).collect()
-}
-
-/// Returns whether a keyword with this value accepts everything, so that leaving it out means the same.
-pub(super) fn is_vacuous(name: &str, value: &Value) -> bool {
-    match name {
-        "uniqueItems" | "nullable" | "exclusiveMinimum" | "exclusiveMaximum" => value == &Value::Bool(false),
-        "minLength" | "minItems" | "minProperties" => value.as_f64() == Some(0.0),
-        "items"
-        | "additionalItems"
-        | "additionalProperties"
-        | "unevaluatedProperties"
-        | "unevaluatedItems"
-        | "propertyNames" => accepts_anything(value),
-        "properties" | "patternProperties" | "dependentRequired" | "dependentSchemas" | "dependencies" => {
-            value.as_object().is_some_and(Map::is_empty)
-        }
-        _ => false,
-    }
-}
-
-/// Returns whether a keyword marks values as evaluated. Even a vacuous one then matters to `unevaluatedProperties` and
-/// `unevaluatedItems` around it.
-pub(super) fn affects_evaluation(name: &str) -> bool {
-    matches!(name, "items" | "additionalItems" | "additionalProperties" | "unevaluatedProperties" | "unevaluatedItems")
-}
-
-/// Returns whether a schema is `true` or `{}`.
-pub(super) fn accepts_anything(schema: &Value) -> bool {
-    schema == &Value::Bool(true) || schema.as_object().is_some_and(Map::is_empty)
 }
 
 /// A change of a keyword, without its path.

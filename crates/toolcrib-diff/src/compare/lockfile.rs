@@ -4,11 +4,12 @@
 //! classes are those of a comparison of whole tools as far as the parts allow; notes are less detailed.
 
 use serde_json::Value;
+use toolcrib_schema::WorkBudget;
 
 use super::execution::TaskSupport;
 use super::hints::EffectHints;
 use super::notes::SchemaRole;
-use super::{ChangeClass, Findings, ToolComparison, WorkBudget, compare_schema_values};
+use super::{ChangeClass, Findings, ToolComparison, compare_schema_values};
 use crate::lockfile::ToolParts;
 
 /// Compares the stored parts of two versions. Parts without a stored schema are only known to differ.

@@ -13,9 +13,9 @@
 use std::collections::BTreeSet;
 
 use toolcrib_core::text::sanitize_truncated;
+use toolcrib_schema::Alternative;
 
 use super::ChangeClass;
-use super::alternatives::Alternative;
 
 /// Maximum length of a list of type names, which are not trusted. In characters.
 const MAX_TYPE_NAMES_LEN: usize = 80;

@@ -10,14 +10,17 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde_json::{Map, Value};
-
-use super::alternatives::{
-    Alternative, KEYWORDS_PER_NODE, KeywordMap, MAX_ALTERNATIVES, SchemaLayers, alternatives, alternatives_of_any,
-    array_keyword,
+use toolcrib_schema::{
+    Alternative, KEYWORDS_PER_NODE, MAX_ALTERNATIVES, SchemaLayers, WorkBudget, alternatives, alternatives_of_any,
+    array_keyword, is_annotation,
 };
-use super::keywords::{self, is_annotation};
+
+use super::keywords;
 use super::notes::{SchemaPath, SchemaRole, ValueChange, describe_types};
-use super::{ChangeClass, Findings, WorkBudget};
+use super::{ChangeClass, Findings};
+
+/// The keywords of one schema.
+type Keywords = Map<String, Value>;
 
 /// Maximum depth of the walk. Every level takes about ten stack frames, which must fit into the 2 MB stack of a thread
 /// in a debug build.
@@ -60,7 +63,7 @@ pub(super) struct SchemaComparer<'a, 'b> {
     /// Addresses of the pairs of nodes visited so far. Several references may lead to the same pair.
     visited_nodes: HashSet<(*const Value, *const Value)>,
     /// The same for pairs of alternatives, which are also reached through a reference with sibling keywords.
-    visited_alternatives: HashSet<(*const KeywordMap, *const KeywordMap, Option<&'a str>, Option<&'a str>)>,
+    visited_alternatives: HashSet<(*const Keywords, *const Keywords, Option<&'a str>, Option<&'a str>)>,
     /// Whether two field schemas are equal, by their addresses: each pair is compared once.
     equal_values: HashMap<(*const Value, *const Value), bool>,
     /// The note about exceeding the budget was added.
@@ -273,7 +276,7 @@ impl<'a> SchemaComparer<'a, '_> {
         // Charge everything that is compared below: keywords, fields, required names and values.
         let size = |alternative: &Alternative<'a>| -> usize {
             let layers = alternative.layers.maps.iter();
-            let fields = |layer: &&&KeywordMap| {
+            let fields = |layer: &&&Keywords| {
                 layer.get("properties").and_then(Value::as_object).map_or(0, Map::len)
                     + array_keyword(layer, "required").len()
             };

@@ -32,6 +32,23 @@ fn check_argument(old: Value, new: Value, class: ChangeClass, note: &str) {
 }
 
 #[test]
+fn a_percent_encoded_reference_is_followed() {
+    let schema = |reference: &str, name: &str| json!({"properties": {"x": {"$ref": reference}}, "$defs": {"a place": {"type": name}}});
+    check(
+        schema("#/$defs/a%20place", "string"),
+        schema("#/$defs/a%20place", "integer"),
+        ChangeClass::Breaking,
+        "`x`: string became integer",
+    );
+    check(
+        schema("#/$defs/a%20place", "string"),
+        schema("#/$defs/a place", "string"),
+        ChangeClass::Text,
+        "its input schema is written differently and means the same",
+    );
+}
+
+#[test]
 fn changes_of_arguments_are_classified() {
     let object = |properties: Value, required: Value| json!({"properties": properties, "required": required});
     let a = json!({"type": "string"});

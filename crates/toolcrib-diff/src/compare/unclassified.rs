@@ -8,11 +8,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
+use toolcrib_schema::{KeywordKind, NormalForm, SchemaLayers, is_annotation, keyword_kind};
 
 use super::ChangeClass;
-use super::alternatives::SchemaLayers;
-use super::keywords::{KeywordKind, is_annotation, keyword_kind};
-use super::normal_form::NormalForm;
 use super::notes::{SchemaPath, ValueChange};
 use super::schema::SchemaComparer;
 

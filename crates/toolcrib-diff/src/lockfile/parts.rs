@@ -16,8 +16,9 @@ use serde_json::{Map, Value, json};
 use toolcrib_core::execution::ExecutionSpec;
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::tool::Tool;
+use toolcrib_schema::{NormalForm, WorkBudget};
 
-use crate::compare::{EXECUTION_FIELD, EffectHints, NormalForm, TaskSupport, WorkBudget, is_hint, original_text};
+use crate::compare::{EXECUTION_FIELD, EffectHints, TaskSupport, is_hint, original_text};
 
 /// Fingerprints of the parts of a tool. The field names are the keys of the lockfile.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -184,7 +184,7 @@ fn schemas_beyond_the_budget_are_compared_verbatim() {
         let last = tool("z", description, json!({"x": {"type": kind}}));
         segment(&tools.into_iter().chain([last]).collect::<Vec<_>>())
     };
-    let lock = || Lockfile::with_budget([&many("Old", "string")].into_iter(), &mut WorkBudget(20)).unwrap();
+    let lock = || Lockfile::with_budget([&many("Old", "string")].into_iter(), &mut WorkBudget::new(20)).unwrap();
     let before = lock();
     let second = lock();
     assert_eq!(before, second);

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 
 use serde_json::{Map, Value, json};
+use toolcrib_schema::referenced_definition;
 
 use super::{BYTES_PER_WORK, Direction, SchemaTranslator, TranslatedSchema, prune};
 
@@ -156,7 +157,7 @@ impl<F: Fn(&str) -> bool> Inliner<'_, F> {
     fn inline_value(&mut self, value: &Value, depth: usize) -> Value {
         match value {
             Value::Object(fields) => {
-                let name = fields.get("$ref").and_then(Value::as_str).and_then(|text| text.strip_prefix("#/$defs/"));
+                let name = referenced_definition(fields);
                 if let Some((name, definition)) = name.and_then(|name| self.definitions.get_key_value(name))
                     && (self.should_inline)(name)
                 {

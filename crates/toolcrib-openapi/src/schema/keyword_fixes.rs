@@ -4,9 +4,7 @@
 use std::collections::HashSet;
 
 use serde_json::{Number, Value, json};
-
-/// The types of JSON Schema.
-const TYPES: [&str; 7] = ["string", "number", "integer", "boolean", "array", "object", "null"];
+use toolcrib_schema::JSON_TYPES;
 
 /// Returns the valid types in `type`, each once.
 pub(super) fn fix_types(value: &Value) -> Option<Value> {
@@ -33,7 +31,7 @@ pub(super) fn fix_types(value: &Value) -> Option<Value> {
 /// Returns the JSON type that a name stands for. Documents use more than the seven types.
 fn fix_type_name(name: &str) -> Option<&'static str> {
     let lower = name.to_ascii_lowercase();
-    let values = TYPES.into_iter().find(|values| *values == lower);
+    let values = JSON_TYPES.into_iter().find(|values| *values == lower);
     values.or(match lower.as_str() {
         // Formats, and names of types in programming languages.
         "file" | "date" | "datetime" | "date-time" | "uuid" | "uri" | "str" | "text" => Some("string"),

@@ -9,6 +9,7 @@ use std::rc::Rc;
 
 use serde_json::{Map, Value, json};
 use toolcrib_core::json;
+use toolcrib_schema::referenced_definition;
 
 use super::super::description;
 use super::TranslatedSchema;
@@ -124,7 +125,7 @@ impl Pruner<'_, '_> {
     /// Prunes a schema. Returns `None` once `remaining_bytes` is spent.
     fn prune_schema(&mut self, value: &Value, depth: usize) -> Option<Value> {
         let Value::Object(fields) = value else { return Some(value.clone()) };
-        let name = fields.get("$ref").and_then(Value::as_str).and_then(|text| text.strip_prefix("#/$defs/"));
+        let name = referenced_definition(fields);
         let Some(name) = name else { return self.prune_keywords(fields, depth).map(Value::Object) };
         // A definition that cannot be read accepts anything.
         let Some(definition) = (self.find_definition)(name) else { return Some(json!({})) };

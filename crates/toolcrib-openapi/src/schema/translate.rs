@@ -8,9 +8,10 @@ use std::collections::HashSet;
 use std::rc::Rc;
 
 use serde_json::{Map, Value, json};
+use toolcrib_schema::{definition_reference, reference_text};
 
 use super::super::description;
-use super::super::document_set::{NodeRef, reference_target};
+use super::super::document_set::NodeRef;
 use super::keyword_fixes::{fix_count, fix_enum, fix_number, fix_types};
 use super::{Direction, SchemaDialect, SchemaTranslator, TranslatedSchema};
 
@@ -70,7 +71,7 @@ impl<'a> Translation<'_, 'a> {
                 return json!({});
             }
         };
-        if let Some(reference) = reference_target(node.value) {
+        if let Some(reference) = reference_text(node.value) {
             return self.translate_reference(reference, fields, node, depth);
         }
         // Corrections that need all keywords at once follow: null, contradictions, needless `allOf`.
@@ -110,7 +111,7 @@ impl<'a> Translation<'_, 'a> {
                 description.map(description_entry).into_iter().collect()
             }
         };
-        output.shift_insert(0, "$ref".into(), format!("#/$defs/{name}").into());
+        output.shift_insert(0, "$ref".into(), definition_reference(&name).into());
         if fields.get("nullable") == Some(&Value::Bool(true)) {
             allow_null(&mut output);
         }

@@ -7,10 +7,10 @@
 use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value};
-use toolcrib_core::percent;
 
 use super::pattern::PatternCost;
 use super::{Unbounded, value_bytes, value_steps};
+use crate::reference::LocalReference;
 
 /// Index of a subschema.
 pub(super) type SchemaNodeId = usize;
@@ -267,18 +267,17 @@ impl<'a> GraphBuilder<'a> {
     /// Returns the subschema that a reference within this schema leads to.
     fn target(&mut self, reference: &str) -> Result<SchemaNodeId, Unbounded> {
         // Other documents are never loaded, so such a reference cannot be measured.
-        let fragment = reference.strip_prefix('#').ok_or(Unbounded::Reference)?;
-        let fragment = percent::decode(fragment).ok_or(Unbounded::Reference)?;
-        let target = if fragment.is_empty() || fragment.starts_with('/') {
-            self.root.pointer(&fragment)
-        } else {
-            let root = self.root;
-            let anchors = self.anchors.get_or_insert_with(|| {
-                let mut anchors = HashMap::new();
-                find_anchors(root, &mut anchors);
-                anchors
-            });
-            anchors.get(&*fragment).copied().flatten()
+        let target = match LocalReference::parse(reference).ok_or(Unbounded::Reference)? {
+            LocalReference::Pointer(pointer) => self.root.pointer(&pointer),
+            LocalReference::Anchor(name) => {
+                let root = self.root;
+                let anchors = self.anchors.get_or_insert_with(|| {
+                    let mut anchors = HashMap::new();
+                    find_anchors(root, &mut anchors);
+                    anchors
+                });
+                anchors.get(&*name).copied().flatten()
+            }
         };
         target.map(|schema| self.node_id(schema)).ok_or(Unbounded::Reference)
     }

@@ -16,8 +16,9 @@ use toolcrib_core::execution::ParameterLocation;
 use toolcrib_core::json::unescape_pointer_token;
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_openapi::expression::approximate_size;
+use toolcrib_schema::array_at;
 
-use super::{ArazzoParseError, ArazzoParseResult, ArazzoParser, array_field, parse_outputs};
+use super::{ArazzoParseError, ArazzoParseResult, ArazzoParser, parse_outputs};
 use crate::payload::{RequestBodyTemplate, decode_or_keep};
 use crate::{
     ActionKind, Criterion, JumpTarget, OperationReference, SourceDescriptionKind, StepAction, StepParameter,
@@ -27,7 +28,7 @@ use crate::{
 impl ArazzoParser<'_> {
     /// Parses all steps of a workflow.
     pub(super) fn parse_steps(&self, workflow: &Value, pointer: &str) -> ArazzoParseResult<Vec<WorkflowStep>> {
-        let steps = array_field(workflow, "steps");
+        let steps = array_at(workflow, "steps");
         if steps.is_empty() {
             return Err(ArazzoParseError::new(format!("{pointer}/steps"), "it has no steps"));
         }
@@ -41,7 +42,7 @@ impl ArazzoParser<'_> {
         let ids: Vec<&str> =
             steps.iter().map(|step| step.get("stepId").and_then(Value::as_str).unwrap_or_default()).collect();
         let defaults = WorkflowDefaults {
-            parameters: array_field(workflow, "parameters"),
+            parameters: array_at(workflow, "parameters"),
             on_success: self.parse_actions(workflow, "successActions", ActionTrigger::Success, &ids, pointer)?,
             on_failure: self.parse_actions(workflow, "failureActions", ActionTrigger::Failure, &ids, pointer)?,
             pointer,
@@ -74,7 +75,7 @@ impl ArazzoParser<'_> {
         let calls_workflow = matches!(target, StepTarget::Workflow { .. });
         // Own parameters first, then those of the workflow that the step does not override.
         let mut merged =
-            self.parse_parameters(array_field(value, "parameters"), calls_workflow, &format!("{pointer}/parameters"))?;
+            self.parse_parameters(array_at(value, "parameters"), calls_workflow, &format!("{pointer}/parameters"))?;
         let inherited =
             self.parse_parameters(defaults.parameters, calls_workflow, &format!("{}/parameters", defaults.pointer))?;
         // The step's own parameters replace those of the workflow with the same name and destination.
@@ -263,7 +264,7 @@ impl ArazzoParser<'_> {
         pointer: &str,
     ) -> ArazzoParseResult<Vec<StepAction>> {
         let mut actions = Vec::new();
-        for (index, value) in array_field(value, name).iter().enumerate() {
+        for (index, value) in array_at(value, name).iter().enumerate() {
             let pointer = format!("{pointer}/{name}/{index}");
             let (action, _) = self.resolve_reusable(value, trigger.components_key(), &pointer)?;
             self.spend_bytes(approximate_size(action), &pointer)?;
@@ -356,7 +357,7 @@ impl ArazzoParser<'_> {
 
     /// Parses a list of criteria.
     fn parse_criteria(&self, value: &Value, name: &str, pointer: &str) -> ArazzoParseResult<Vec<Criterion>> {
-        let criteria = array_field(value, name).iter().enumerate().map(|(index, value)| {
+        let criteria = array_at(value, name).iter().enumerate().map(|(index, value)| {
             let pointer = format!("{pointer}/{name}/{index}");
             // Charged before parsing, because a compiled pattern is far larger than its text.
             let is_simple = matches!(value.get("type").map(Value::as_str), None | Some(Some("simple")));

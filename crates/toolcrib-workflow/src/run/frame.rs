@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use serde_json::{Map, Value, json};
+use toolcrib_schema::array_at;
 
 use super::OperationResponse;
 use crate::tool::input_schema;
@@ -60,8 +61,7 @@ impl<'a> WorkflowFrame<'a> {
             }
         }
         // A required input without value is not absent on purpose: an expression that uses it fails.
-        let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
-        let required: HashSet<&str> = required.filter_map(Value::as_str).collect();
+        let required: HashSet<&str> = array_at(&schema, "required").iter().filter_map(Value::as_str).collect();
         let absent_inputs = declared.into_iter().flat_map(Map::keys).filter(|name| !values.contains_key(*name));
         let absent_inputs = absent_inputs.filter(|name| !required.contains(name.as_str())).cloned().collect();
         WorkflowFrame {

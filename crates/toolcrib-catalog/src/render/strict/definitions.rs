@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
+use toolcrib_schema::{definition_reference, reference_text};
 
 use super::StrictProjector;
 use crate::render::projection::{ProjectionResult, Unsupported, child_pointer};
@@ -24,7 +25,7 @@ impl StrictProjector<'_> {
             self.define(&reference, path)?;
         }
         let name = match self.definitions.get(&reference) {
-            Some(definition) => format!("#/$defs/{}", definition.name),
+            Some(definition) => definition_reference(&definition.name),
             None => reference,
         };
         Ok(Map::from_iter([("$ref".to_owned(), json!(name))]))
@@ -39,7 +40,7 @@ impl StrictProjector<'_> {
             let Some(target) = target else {
                 return Err(Unsupported::new(&child_pointer(path, "$ref"), "the reference cannot be resolved"));
             };
-            match target.get("$ref").and_then(Value::as_str) {
+            match reference_text(target) {
                 // `#` is the whole schema, which is written at the top and not under `$defs`.
                 Some(next) if reference != "#" => next.clone_into(&mut reference),
                 _ => return Ok(reference),
@@ -93,7 +94,7 @@ impl StrictProjector<'_> {
     /// Returns the definitions that a schema uses, directly or indirectly. Others are dropped.
     pub(super) fn referenced_definitions(&self, schema: &Value) -> ProjectionResult<Map<String, Value>> {
         let by_name: BTreeMap<String, &StrictDefinition> =
-            self.definitions.values().map(|definition| (format!("#/$defs/{}", definition.name), definition)).collect();
+            self.definitions.values().map(|definition| (definition_reference(&definition.name), definition)).collect();
         let mut needed: BTreeMap<String, Value> = BTreeMap::new();
         let mut pending = collect_references(schema);
         while let Some(reference) = pending.pop() {
@@ -119,7 +120,7 @@ impl StrictProjector<'_> {
 fn collect_references(schema: &Value) -> Vec<String> {
     match schema {
         Value::Object(keywords) => {
-            let own = keywords.get("$ref").and_then(Value::as_str).map(str::to_owned);
+            let own = reference_text(schema).map(str::to_owned);
             keywords.values().flat_map(collect_references).chain(own).collect()
         }
         Value::Array(parts) => parts.iter().flat_map(collect_references).collect(),

@@ -41,6 +41,24 @@ fn the_top_level_becomes_a_plain_object() {
 }
 
 #[test]
+fn a_percent_encoded_reference_is_followed() {
+    let schema = || {
+        let mut schema = require_x!({"$ref": "#/$defs/a%20place"});
+        schema["$defs"] = json!({"a place": {"type": "integer"}});
+        schema
+    };
+    check(Gemini, schema(), require_x!({"type": "integer"}), &[]);
+    let mut strict = require_x!({"$ref": "#/$defs/a_20place"});
+    strict["additionalProperties"] = json!(false);
+    strict["$defs"] = json!({"a_20place": {"type": "integer"}});
+    check(OpenaiStrict, schema(), strict, &[]);
+    let merged = json!({"allOf": [{"$ref": "#/$defs/a%20place"}], "$defs": {"a place": {"properties": {"b": {}}}}});
+    let object = json!({"$defs": {"a place": {"properties": {"b": {}}}}, "properties": {"b": {}}, "type": "object"});
+    check(Anthropic, merged.clone(), object.clone(), &[]);
+    check(Openai, merged, object, &[]);
+}
+
+#[test]
 fn openai_arrays_get_items() {
     check(
         Openai,

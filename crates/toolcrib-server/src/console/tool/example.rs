@@ -9,8 +9,8 @@
 //! The example is meant to be valid for common schemas. Patterns, `not` and conditions are not considered.
 
 use serde_json::{Map, Value, json};
-use toolcrib::catalog::outline::schema_walk::{array_at, non_null_alternatives, resolve_references};
 use toolcrib::core::json;
+use toolcrib::schema::{array_at, follow_references, non_null_alternatives};
 
 /// Maximum nesting depth. This and the following limits bound the work, because schemas are untrusted.
 const MAX_EXAMPLE_DEPTH: usize = 8;
@@ -26,7 +26,7 @@ const MAX_ALL_OF_MEMBERS: usize = 50;
 /// Generates the arguments of a tool.
 pub(super) fn example_arguments(schema: &Value) -> Map<String, Value> {
     let mut builder = ExampleBuilder { root: schema, remaining: MAX_EXAMPLE_VALUES };
-    match builder.object(resolve_references(schema, schema), 0) {
+    match builder.object(follow_references(schema, schema), 0) {
         Value::Object(arguments) => arguments,
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Map::new(),
     }
@@ -51,7 +51,7 @@ impl<'a> ExampleBuilder<'a> {
             return Value::Null;
         }
         self.remaining -= 1;
-        let target = resolve_references(self.root, schema);
+        let target = follow_references(self.root, schema);
         let keyword = |key: &str| schema.get(key).or_else(|| target.get(key));
         // In the order of how likely the value is to be accepted: a constant is the only one, an example is only a
         // suggestion.
@@ -91,7 +91,7 @@ impl<'a> ExampleBuilder<'a> {
         let root = self.root;
         let mut schemas = vec![schema];
         schemas.extend(
-            array_at(schema, "allOf").iter().take(MAX_ALL_OF_MEMBERS).map(|member| resolve_references(root, member)),
+            array_at(schema, "allOf").iter().take(MAX_ALL_OF_MEMBERS).map(|member| follow_references(root, member)),
         );
         schemas.extend(non_null_alternatives(root, schema).first().copied());
         let mut fields = Map::new();

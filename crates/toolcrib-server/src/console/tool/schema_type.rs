@@ -1,7 +1,7 @@
 //! Determines the JSON type that a schema allows.
 
 use serde_json::Value;
-use toolcrib::catalog::outline::schema_walk::non_null_alternatives;
+use toolcrib::schema::non_null_alternatives;
 
 /// Returns the only type besides `null` that a schema allows; `None` if there are several. Looks at `type`, else at the
 /// types of the alternatives (`anyOf`, `oneOf`).

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 use toolcrib::core::ResultExt;
 use toolcrib::core::fingerprint::Fingerprint;
-use toolcrib::schema::Validator;
+use toolcrib::schema::{Validator, follow_references};
 use toolcrib::{Code, Result};
 
 /// The document as served at `/openapi.json`.
@@ -178,11 +178,7 @@ fn request_schema(root: &Value, parameters: &[&Value], body: Option<&Value>) -> 
 
 /// Returns the parameters with `$ref`s resolved within the document.
 fn resolve_parameters<'a>(root: &'a Value, list: &'a Value) -> Vec<&'a Value> {
-    let resolve = |parameter: &'a Value| match parameter["$ref"].as_str() {
-        Some(reference) => root.pointer(reference.trim_start_matches('#')).unwrap_or(parameter),
-        None => parameter,
-    };
-    list.as_array().into_iter().flatten().map(resolve).collect()
+    list.as_array().into_iter().flatten().map(|parameter| follow_references(root, parameter)).collect()
 }
 
 /// The entries of an object; none for any other value.

@@ -6,9 +6,9 @@
 use serde_json::{Map, Value};
 use toolcrib::Result;
 use toolcrib::catalog::outline;
-use toolcrib::catalog::outline::schema_walk::{array_at, resolve_references, sole_alternative};
 use toolcrib::core::json::{self, escape_pointer_token};
 use toolcrib::core::text::{sanitize, sanitize_truncated};
+use toolcrib::schema::{array_at, follow_references, sole_alternative};
 
 use super::attributes::InputAttributes;
 use super::invalid_input;
@@ -120,7 +120,7 @@ pub(super) fn build_fields(
         // Counted before the fields nested in it, so that ids are unique and the limit holds for the whole form.
         count.fields += 1;
         let index = count.fields;
-        let target = resolve_references(root, property);
+        let target = follow_references(root, property);
         // The escapes of JSON pointers (RFC 6901).
         let path = format!("{parent}/{}", escape_pointer_token(name));
         // Keywords beside a `$ref` take precedence over those of the referenced schema.
@@ -134,7 +134,7 @@ pub(super) fn build_fields(
             *size = text_size(name, description, value_schema);
         }
         // For the limits on the number of items, which the hint of a list states.
-        let items = value_schema.get("items").map_or(&Value::Null, |items| resolve_references(root, items));
+        let items = value_schema.get("items").map_or(&Value::Null, |items| follow_references(root, items));
         let type_name = single_type(root, target);
         let note = match &kind {
             FieldKind::Text(_) => keyword("format").or_else(|| value_schema.get("format")).and_then(Value::as_str),
@@ -184,7 +184,7 @@ fn field_kind(root: &Value, schema: &Value, path: &str, depth: usize, count: &mu
         Some("array") => {
             match schema
                 .get("items")
-                .map(|items| resolve_references(root, items))
+                .map(|items| follow_references(root, items))
                 .and_then(|items| single_type(root, items))
             {
                 Some("string") => FieldKind::Lines(ItemKind::Text),

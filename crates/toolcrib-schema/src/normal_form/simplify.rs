@@ -4,7 +4,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::alternatives::{is_integral, json_type_name};
+use crate::types::{declared_types, is_of_type};
 
 /// Rewrites the keywords of one schema into one of the notations that mean the same. `referenced` are the inlined
 /// targets of its references, which apply like members of `allOf`.
@@ -114,15 +114,10 @@ fn add_values(keywords: &mut Map<String, Value>, name: &str, added: Vec<Value>) 
 /// Returns whether all values of `enum` are of the types in `type`, which then adds nothing.
 fn are_types_redundant(keywords: &Map<String, Value>) -> bool {
     let Some(Value::Array(values)) = keywords.get("enum") else { return false };
-    let types: Vec<&str> = match keywords.get("type") {
-        Some(Value::String(only)) => vec![only],
-        Some(Value::Array(types)) => types.iter().filter_map(Value::as_str).collect(),
-        Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_)) | None => return false,
-    };
-    let is_of_types = |value: &Value| {
-        types.contains(&json_type_name(value, is_integral(value))) || (value.is_number() && types.contains(&"number"))
-    };
-    values.iter().all(is_of_types)
+    // A malformed `type` is kept.
+    let Some(keyword @ (Value::String(_) | Value::Array(_))) = keywords.get("type") else { return false };
+    let types: Vec<&str> = declared_types(Some(keyword)).collect();
+    values.iter().all(|value| types.iter().any(|name| is_of_type(value, name)))
 }
 
 /// Sorts values by their JSON text and removes duplicates.

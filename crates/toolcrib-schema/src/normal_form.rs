@@ -10,13 +10,14 @@
 //! {"$ref": "#/$defs/name", "$defs": {"name": {"type": "string", "nullable": true}}}
 //! ```
 
-use serde_json::{Map, Number, Value, json};
-use toolcrib_core::json::follow_reference;
+mod simplify;
 
-use super::WorkBudget;
-use super::alternatives::{KEYWORDS_PER_NODE, TEXT_BYTES_PER_NODE};
-use super::keywords::{KeywordKind, affects_evaluation, is_vacuous, keyword_kind};
-use super::simplify::{simplify_keywords, sort_and_dedup};
+use serde_json::{Map, Number, Value, json};
+
+use crate::budget::{KEYWORDS_PER_NODE, TEXT_BYTES_PER_NODE, WorkBudget};
+use crate::keywords::{KeywordKind, affects_evaluation, is_vacuous, keyword_kind};
+use crate::reference::{LocalReference, resolve_reference};
+use simplify::{simplify_keywords, sort_and_dedup};
 
 /// Maximum size of a normal form in nodes. A schema that exceeds it is written again with its references kept. Inlining
 /// can multiply the size of a schema with every level of definitions.
@@ -25,20 +26,21 @@ const MAX_NORMAL_FORM_NODES: usize = 40_000;
 const MAX_NORMAL_FORM_DEPTH: usize = 128;
 
 /// Normal form of a schema, or of several that apply at once.
-pub(crate) struct NormalForm {
+#[derive(Debug)]
+pub struct NormalForm {
     /// The normalised schema, or a list of them for several parts.
-    pub(crate) schema: Value,
+    pub schema: Value,
     /// Whether the form covers everything that the schema means. An incomplete form is equivalent to nothing.
-    pub(crate) is_complete: bool,
+    pub is_complete: bool,
     /// Number of nodes written, for the budget of the caller.
-    pub(super) work: usize,
+    pub work: usize,
     /// Forms with references inlined and forms with references kept cannot be compared with each other.
     follows_references: bool,
 }
 
 impl NormalForm {
     /// Normalises a schema. If inlining its references would exceed the limits or one cannot be resolved, keeps them.
-    pub(crate) fn new(schema: &Value) -> NormalForm {
+    pub fn new(schema: &Value) -> NormalForm {
         match Normalizer::new(schema, true).normalize(schema) {
             (Some(output), work) => NormalForm { schema: output, is_complete: true, work, follows_references: true },
             // Too large with its references inlined, or one of them leads elsewhere.
@@ -56,14 +58,14 @@ impl NormalForm {
     }
 
     /// Normalises one schema of many and spends its work from their common budget.
-    pub(crate) fn with_budget(schema: &Value, budget: &mut WorkBudget) -> NormalForm {
+    pub fn with_budget(schema: &Value, budget: &mut WorkBudget) -> NormalForm {
         let form = NormalForm::new(schema);
         budget.spend(form.work);
         form
     }
 
     /// Normalises parts of a schema that apply at once. References resolve against `root`.
-    pub(super) fn from_subschemas<'a>(root: &'a Value, kind: KeywordKind, parts: &[&'a Value]) -> NormalForm {
+    pub fn from_subschemas<'a>(root: &'a Value, kind: KeywordKind, parts: &[&'a Value]) -> NormalForm {
         let mut normalizer = Normalizer::new(root, true);
         // The surrounding schema is unknown, so it may have `unevaluatedProperties`.
         normalizer.in_unevaluated_scope = true;
@@ -77,7 +79,7 @@ impl NormalForm {
     }
 
     /// Returns whether both are known to accept the same values.
-    pub(super) fn is_equivalent(&self, other: &NormalForm) -> bool {
+    pub fn is_equivalent(&self, other: &NormalForm) -> bool {
         self.is_complete
             && other.is_complete
             && self.follows_references == other.follows_references
@@ -85,20 +87,18 @@ impl NormalForm {
     }
 }
 
-/// Returns the target of a reference within `root`.
-pub(super) fn resolve_reference<'a>(root: &'a Value, reference: &Value) -> Option<&'a Value> {
-    follow_reference(root, reference.as_str()?)
-}
-
 /// Returns whether every local reference names an entry of `$defs` or `definitions`. References to other places change
 /// their target when keywords are moved or sorted.
 fn refers_only_to_definitions(schema: &Value) -> bool {
     match schema {
         Value::Object(fields) => fields.iter().all(|(name, value)| match (keyword_kind(name), value) {
-            (KeywordKind::Reference, Value::String(reference)) => reference.strip_prefix("#/").is_none_or(|path| {
-                let name = path.strip_prefix("$defs/").or_else(|| path.strip_prefix("definitions/"));
-                name.is_some_and(|name| !name.contains('/'))
-            }),
+            (KeywordKind::Reference, Value::String(reference)) => match LocalReference::parse(reference) {
+                Some(LocalReference::Pointer(pointer)) if !pointer.is_empty() => {
+                    let name = pointer.strip_prefix("/$defs/").or_else(|| pointer.strip_prefix("/definitions/"));
+                    name.is_some_and(|name| !name.contains('/'))
+                }
+                Some(LocalReference::Pointer(_) | LocalReference::Anchor(_)) | None => true,
+            },
             _ => refers_only_to_definitions(value),
         }),
         Value::Array(items) => items.iter().all(refers_only_to_definitions),
@@ -216,7 +216,7 @@ impl<'a> Normalizer<'a> {
         match kind {
             // An unresolvable reference could mean anything, so the form would not be complete.
             KeywordKind::Reference if self.follows_references => {
-                self.inline_definition(resolve_reference(self.root, value)?, depth)
+                self.inline_definition(resolve_reference(self.root, value.as_str()?)?, depth)
             }
             KeywordKind::Schema => self.normalize_schema(value, depth + 1),
             KeywordKind::SchemaOrList if !value.is_array() => self.normalize_schema(value, depth + 1),
