@@ -14,6 +14,7 @@ use toolcrib_core::text::sanitize_truncated;
 use toolcrib_openapi::expression::{Scope, is_expression, resolve};
 
 use super::budget::ConditionBudget;
+use super::lexer::{ComparisonOperator, Lexer, parse_literal};
 
 /// Syntax tree of a condition.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,31 +30,19 @@ pub(super) enum Condition {
     Any(Vec<Condition>),
 }
 
-/// Comparison operator of simple conditions and JSONPath filters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ComparisonOperator {
-    Less,
-    LessOrEqual,
-    Greater,
-    GreaterOrEqual,
-    Equal,
-    NotEqual,
-}
-
 impl Condition {
     /// Parses a condition. The error is a message for people.
     pub(super) fn parse(text: &str) -> Result<Condition, String> {
-        if text.len() > MAX_CONDITION_LEN {
-            return Err(format!("the condition is longer than {MAX_CONDITION_LEN} bytes"));
+        let mut lexer = Lexer::new("condition", text, MAX_CONDITION_DEPTH)?;
+        // Real documents also put the whole condition in braces. They are removed only if no other brace is inside, or
+        // `{$a} == {$b}` would lose its outer ones.
+        let inner = lexer.rest().strip_prefix('{').and_then(|text| text.strip_suffix('}'));
+        if let Some(inner) = inner.filter(|inner| !inner.contains('}')) {
+            lexer = Lexer::new("condition", inner, MAX_CONDITION_DEPTH)?;
         }
-        // Real documents also put the whole condition in braces.
-        let text = text.trim();
-        // Only if no other brace is inside, or `{$a} == {$b}` would lose its outer ones.
-        let inner = text.strip_prefix('{').and_then(|text| text.strip_suffix('}'));
-        let text = inner.filter(|inner| !inner.contains('}')).unwrap_or(text);
-        let mut parser = ConditionParser { rest: text.trim(), depth: 0 };
+        let mut parser = ConditionParser { lexer };
         let condition = parser.parse_or()?;
-        if parser.rest.is_empty() { Ok(condition) } else { Err(parser.unexpected_input()) }
+        if parser.lexer.rest().is_empty() { Ok(condition) } else { Err(parser.lexer.unexpected_input()) }
     }
 
     /// Evaluates the condition in a scope. Fails only if the budget is used up.
@@ -102,8 +91,6 @@ impl Condition {
     }
 }
 
-/// Maximum length of a condition in bytes. A workflow with a longer one is skipped when the document is parsed.
-const MAX_CONDITION_LEN: usize = 2000;
 /// Maximum nesting of a condition; bounds the recursion of parser and evaluation.
 const MAX_CONDITION_DEPTH: usize = 32;
 
@@ -165,12 +152,9 @@ pub(super) fn compare_numbers(left: &Number, right: &Number) -> Option<Ordering>
     }
 }
 
-/// Recursive descent parser. Skips white space after each token.
+/// Recursive descent parser.
 struct ConditionParser<'a> {
-    /// Input that is not parsed yet.
-    rest: &'a str,
-    /// Current nesting of `!` and parentheses.
-    depth: usize,
+    lexer: Lexer<'a>,
 }
 
 impl ConditionParser<'_> {
@@ -178,7 +162,7 @@ impl ConditionParser<'_> {
     fn parse_or(&mut self) -> Result<Condition, String> {
         // One part without an operator is returned itself, so the tree has no needless level.
         let mut parts = vec![self.parse_and()?];
-        while self.take("||") {
+        while self.lexer.take("||") {
             parts.push(self.parse_and()?);
         }
         Ok(unwrap_single_or(parts, Condition::Any))
@@ -187,117 +171,77 @@ impl ConditionParser<'_> {
     /// `a && b`
     fn parse_and(&mut self) -> Result<Condition, String> {
         let mut parts = vec![self.parse_comparison()?];
-        while self.take("&&") {
+        while self.lexer.take("&&") {
             parts.push(self.parse_comparison()?);
         }
         Ok(unwrap_single_or(parts, Condition::All))
     }
 
-    /// `a == b`, or a single operand. Longer operators come first in the table.
+    /// `a == b`, or a single operand.
     fn parse_comparison(&mut self) -> Result<Condition, String> {
-        const COMPARISONS: [(&str, ComparisonOperator); 6] = [
-            ("==", ComparisonOperator::Equal),
-            ("!=", ComparisonOperator::NotEqual),
-            ("<=", ComparisonOperator::LessOrEqual),
-            (">=", ComparisonOperator::GreaterOrEqual),
-            ("<", ComparisonOperator::Less),
-            (">", ComparisonOperator::Greater),
-        ];
         let left = self.parse_unary()?;
-        let Some((_, operator)) = COMPARISONS.into_iter().find(|(symbol, _)| self.take(symbol)) else {
-            return Ok(left);
-        };
-        Ok(Condition::Compare(Box::new(left), operator, Box::new(self.parse_unary()?)))
+        match self.lexer.take_comparison() {
+            Some(operator) => Ok(Condition::Compare(Box::new(left), operator, Box::new(self.parse_unary()?))),
+            None => Ok(left),
+        }
     }
 
-    /// `!a`, `(a)` or an operand. All recursion passes here, so the depth is checked here.
+    /// `!a`, `(a)` or an operand.
     fn parse_unary(&mut self) -> Result<Condition, String> {
-        // Counted up on the way in and down on the way out; an error ends the parser, so it need not be reset.
-        self.depth += 1;
-        if self.depth > MAX_CONDITION_DEPTH {
-            return Err(format!("the condition is nested deeper than {MAX_CONDITION_DEPTH} levels"));
-        }
-        let condition = if self.take("!") {
+        self.lexer.enter()?;
+        let condition = if self.lexer.take("!") {
             Condition::Not(Box::new(self.parse_unary()?))
-        } else if self.take("(") {
+        } else if self.lexer.take("(") {
             let inner = self.parse_or()?;
-            if !self.take(")") {
-                return Err(self.unexpected_input());
-            }
+            self.lexer.expect(")")?;
             inner
         } else {
             self.parse_operand()?
         };
-        self.depth -= 1;
+        self.lexer.leave();
         Ok(condition)
     }
 
     /// A literal, or an expression with or without braces.
     fn parse_operand(&mut self) -> Result<Condition, String> {
-        if let Some(quote) = self.rest.chars().next().filter(|&first| first == '\'' || first == '"') {
+        if let Some(quote) = self.lexer.quote() {
             return self.parse_quoted(quote).map(|text| Condition::Literal(text.into()));
         }
+        let rest = self.lexer.rest();
         // In braces, the expression ends at the closing one and may contain operators.
-        if self.rest.starts_with("{$") {
-            let end = self.rest.find('}').ok_or_else(|| self.unexpected_input())?;
-            let word = &self.rest[1..end];
-            self.advance(end + 1);
+        if rest.starts_with("{$") {
+            let end = rest.find('}').ok_or_else(|| self.lexer.unexpected_input())?;
+            self.lexer.advance(end + 1);
+            return parse_expression(&rest[1..end]);
+        }
+        let word = &rest[..word_end(rest)];
+        if word.is_empty() {
+            return Err(self.lexer.unexpected_input());
+        }
+        self.lexer.advance(word.len());
+        if word.starts_with('$') {
             return parse_expression(word);
         }
-        let word = &self.rest[..word_end(self.rest)];
-        let literal = match word {
-            "" => return Err(self.unexpected_input()),
-            "true" => Value::Bool(true),
-            "false" => Value::Bool(false),
-            "null" => Value::Null,
-            _ if word.starts_with('$') => {
-                self.advance(word.len());
-                return parse_expression(word);
-            }
-            _ => Value::Number(word.parse().map_err(|_| {
-                format!("`{}` is not a literal; put strings in single quotes", sanitize_truncated(word, 60))
-            })?),
-        };
-        self.advance(word.len());
-        Ok(Condition::Literal(literal))
+        let not_literal =
+            || format!("`{}` is not a literal; put strings in single quotes", sanitize_truncated(word, 60));
+        parse_literal(word).map(Condition::Literal).ok_or_else(not_literal)
     }
 
     /// A quoted string; a doubled quote stands for the quote itself.
     fn parse_quoted(&mut self, quote: char) -> Result<String, String> {
         let mut text = String::new();
-        let mut characters = self.rest.char_indices().skip(1).peekable();
+        let mut characters = self.lexer.rest().char_indices().skip(1).peekable();
         while let Some((position, character)) = characters.next() {
             if character != quote {
                 text.push(character);
             } else if characters.next_if(|(_, next)| *next == quote).is_some() {
                 text.push(quote);
             } else {
-                self.advance(position + 1);
+                self.lexer.advance(position + 1);
                 return Ok(text);
             }
         }
-        Err(format!("the string that begins with `{}` is not terminated", sanitize_truncated(self.rest, 40)))
-    }
-
-    /// Consumes a symbol if it is next.
-    fn take(&mut self, symbol: &str) -> bool {
-        let is_next = self.rest.starts_with(symbol);
-        if is_next {
-            self.advance(symbol.len());
-        }
-        is_next
-    }
-
-    fn advance(&mut self, bytes: usize) {
-        self.rest = self.rest[bytes..].trim_start();
-    }
-
-    /// Error message for the input at the current position.
-    fn unexpected_input(&self) -> String {
-        match self.rest {
-            "" => "the condition ends too early".into(),
-            rest => format!("unexpected `{}` in the condition", sanitize_truncated(rest, 40)),
-        }
+        Err(format!("the string that begins with `{}` is not terminated", sanitize_truncated(self.lexer.rest(), 40)))
     }
 }
 
@@ -329,14 +273,7 @@ fn word_end(text: &str) -> usize {
 
 /// Returns the only part itself, or a group of several.
 fn unwrap_single_or(mut parts: Vec<Condition>, group: impl FnOnce(Vec<Condition>) -> Condition) -> Condition {
-    match parts.pop() {
-        Some(only) if parts.is_empty() => only,
-        Some(last) => {
-            parts.push(last);
-            group(parts)
-        }
-        None => group(parts),
-    }
+    if parts.len() == 1 { parts.swap_remove(0) } else { group(parts) }
 }
 
 #[cfg(test)]

@@ -15,7 +15,8 @@ use regex::Regex;
 use serde_json::Value;
 
 use super::budget::ConditionBudget;
-use super::condition::{ComparisonOperator, compare_numbers};
+use super::condition::compare_numbers;
+use super::lexer::ComparisonOperator;
 
 /// A criterion of type `jsonpath`.
 #[derive(Debug, Clone)]

@@ -7,7 +7,7 @@
 //! parse.rs     JSON value        -> ArazzoDocument (workflows that can run, the rest in `skipped`)
 //! tool.rs      Workflow          -> tool with input schema, listed like any other
 //! run.rs       Workflow + inputs -> WorkflowExecution, a state machine that asks for one call at a time
-//! criterion.rs, condition.rs, jsonpath.rs   conditions of steps and actions, under one budget
+//! criterion.rs, condition.rs, jsonpath.rs, lexer.rs   conditions of steps and actions, under one budget
 //! payload.rs   request bodies of steps
 //! ```
 //!
@@ -19,6 +19,7 @@ mod condition;
 mod criterion;
 mod inputs;
 mod jsonpath;
+mod lexer;
 mod parse;
 mod payload;
 mod run;

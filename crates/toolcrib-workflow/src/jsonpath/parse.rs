@@ -4,48 +4,43 @@
 //! `$.list.length`, which is a member name here. Messages name the input that was not expected, at most 40 characters.
 
 use regex::Regex;
-use serde_json::Value;
 use toolcrib_core::text::sanitize_truncated;
 
 use super::{
-    ComparisonOperator, JsonPathCondition, JsonPathConditionKind, JsonPathOperand, JsonPathQuery, JsonPathSegment,
-    JsonPathSelector, LogicalExpression,
+    JsonPathCondition, JsonPathConditionKind, JsonPathOperand, JsonPathQuery, JsonPathSegment, JsonPathSelector,
+    LogicalExpression,
 };
 use crate::criterion::compile_pattern;
+use crate::lexer::{Lexer, parse_literal};
 
 /// Parses a query, or a comparison that is not a query by the standard.
 pub(super) fn parse_condition(text: &str) -> Result<JsonPathCondition, String> {
-    if text.len() > MAX_QUERY_LEN {
-        return Err(format!("the JSONPath query is longer than {MAX_QUERY_LEN} bytes"));
-    }
+    let lexer = Lexer::new("JSONPath query", text, MAX_QUERY_DEPTH)?;
     // A query that ends early may be the left side of a comparison; an error inside it is final.
-    let mut parser = JsonPathParser { rest: text.trim(), depth: 0 };
-    if parser.rest.starts_with('$') {
+    let mut parser = JsonPathParser { lexer: lexer.clone() };
+    if lexer.rest().starts_with('$') {
         let query = parser.parse_query()?;
-        if parser.rest.is_empty() {
+        if parser.lexer.rest().is_empty() {
             return Ok(JsonPathCondition(JsonPathConditionKind::Query(query)));
         }
     }
     // Input follows the query: it is the left side of a comparison.
-    parser = JsonPathParser { rest: text.trim(), depth: 0 };
+    parser = JsonPathParser { lexer };
     let comparison = parser.parse_or()?;
-    if parser.rest.is_empty() {
+    if parser.lexer.rest().is_empty() {
         Ok(JsonPathCondition(JsonPathConditionKind::Comparison(comparison)))
     } else {
-        Err(parser.unexpected_input())
+        Err(parser.lexer.unexpected_input())
     }
 }
 
-/// Maximum length of a query in bytes. The same bound as for simple conditions.
-const MAX_QUERY_LEN: usize = 2000;
 /// Maximum nesting; bounds the recursion of parser and evaluation. Nested filters multiply the work of a query, and
 /// each level of one takes several stack frames.
 const MAX_QUERY_DEPTH: usize = 16;
 
-/// Input that is not parsed yet. White space after each token is skipped.
+/// Recursive descent parser.
 struct JsonPathParser<'a> {
-    rest: &'a str,
-    depth: usize,
+    lexer: Lexer<'a>,
 }
 
 /// Result with a message for people.
@@ -54,19 +49,19 @@ type JsonPathResult<T> = Result<T, String>;
 impl JsonPathParser<'_> {
     /// `$` or `@`, followed by segments.
     fn parse_query(&mut self) -> JsonPathResult<JsonPathQuery> {
-        let relative = self.take("@");
-        if !relative && !self.take("$") {
-            return Err(self.unexpected_input());
+        let relative = self.lexer.take("@");
+        if !relative && !self.lexer.take("$") {
+            return Err(self.lexer.unexpected_input());
         }
         // `.name`, `.*`, `..name`, `[…]`, `..[…]`, until something else follows.
         let mut segments = Vec::new();
         loop {
-            let descendants = self.take("..");
+            let descendants = self.lexer.take("..");
             // `..` may be followed by brackets or by a name without another dot.
-            let selectors = if self.take("[") {
+            let selectors = if self.lexer.take("[") {
                 self.parse_selectors()?
-            } else if descendants || self.take(".") {
-                vec![if self.take("*") {
+            } else if descendants || self.lexer.take(".") {
+                vec![if self.lexer.take("*") {
                     JsonPathSelector::Wildcard
                 } else {
                     JsonPathSelector::Name(self.parse_name()?)
@@ -82,38 +77,38 @@ impl JsonPathParser<'_> {
     fn parse_selectors(&mut self) -> JsonPathResult<Vec<JsonPathSelector>> {
         // At least one: `[]` is an error.
         let mut selectors = vec![self.parse_selector()?];
-        while self.take(",") {
+        while self.lexer.take(",") {
             selectors.push(self.parse_selector()?);
         }
-        self.expect("]")?;
+        self.lexer.expect("]")?;
         Ok(selectors)
     }
 
     /// One selector in brackets.
     fn parse_selector(&mut self) -> JsonPathResult<JsonPathSelector> {
-        if self.take("*") {
+        if self.lexer.take("*") {
             return Ok(JsonPathSelector::Wildcard);
         }
-        if self.take("?") {
+        if self.lexer.take("?") {
             return Ok(JsonPathSelector::Filter(self.parse_or()?));
         }
-        if self.rest.starts_with(['\'', '"']) {
+        if self.lexer.quote().is_some() {
             return Ok(JsonPathSelector::Name(self.parse_quoted()?));
         }
         // An index alone, or a slice with up to three parts, each of which may be empty: `[::-1]`.
         let start = self.parse_index()?;
-        if !self.take(":") {
-            return start.map(JsonPathSelector::Index).ok_or_else(|| self.unexpected_input());
+        if !self.lexer.take(":") {
+            return start.map(JsonPathSelector::Index).ok_or_else(|| self.lexer.unexpected_input());
         }
         let end = self.parse_index()?;
-        let step = if self.take(":") { self.parse_index()?.unwrap_or(1) } else { 1 };
+        let step = if self.lexer.take(":") { self.parse_index()?.unwrap_or(1) } else { 1 };
         Ok(JsonPathSelector::Slice { start, end, step })
     }
 
     /// `a || b`
     fn parse_or(&mut self) -> JsonPathResult<LogicalExpression> {
         let mut parts = vec![self.parse_and()?];
-        while self.take("||") {
+        while self.lexer.take("||") {
             parts.push(self.parse_and()?);
         }
         // A single part stays wrapped; evaluation treats it the same.
@@ -123,55 +118,43 @@ impl JsonPathParser<'_> {
     /// `a && b`
     fn parse_and(&mut self) -> JsonPathResult<LogicalExpression> {
         let mut parts = vec![self.parse_unary()?];
-        while self.take("&&") {
+        while self.lexer.take("&&") {
             parts.push(self.parse_unary()?);
         }
         Ok(LogicalExpression::All(parts))
     }
 
-    /// `!a`, `(a)` or a test. All recursion through filters passes here, so the depth is checked here.
+    /// `!a`, `(a)` or a test. All recursion through filters passes here.
     fn parse_unary(&mut self) -> JsonPathResult<LogicalExpression> {
-        self.depth += 1;
-        if self.depth > MAX_QUERY_DEPTH {
-            return Err(format!("the JSONPath query is nested deeper than {MAX_QUERY_DEPTH} levels"));
-        }
+        self.lexer.enter()?;
         // `!=` here has no left side; left in the input, it is reported as unexpected.
-        let expression = if !self.rest.starts_with("!=") && self.take("!") {
+        let expression = if !self.lexer.rest().starts_with("!=") && self.lexer.take("!") {
             LogicalExpression::Not(Box::new(self.parse_unary()?))
-        } else if self.take("(") {
+        } else if self.lexer.take("(") {
             let inner = self.parse_or()?;
-            self.expect(")")?;
+            self.lexer.expect(")")?;
             inner
         } else {
             self.parse_test()?
         };
-        self.depth -= 1;
+        self.lexer.leave();
         Ok(expression)
     }
 
     /// `match`, `search`, a comparison, or a query that tests existence.
     fn parse_test(&mut self) -> JsonPathResult<LogicalExpression> {
         for (name, is_whole_text) in [("match(", true), ("search(", false)] {
-            if self.take(name) {
+            if self.lexer.take(name) {
                 let operand = self.parse_operand()?;
-                self.expect(",")?;
+                self.lexer.expect(",")?;
                 let pattern = self.parse_pattern(is_whole_text)?;
-                self.expect(")")?;
+                self.lexer.expect(")")?;
                 return Ok(LogicalExpression::Matches(operand, pattern));
             }
         }
-        const COMPARISONS: [(&str, ComparisonOperator); 6] = [
-            ("==", ComparisonOperator::Equal),
-            ("!=", ComparisonOperator::NotEqual),
-            ("<=", ComparisonOperator::LessOrEqual),
-            (">=", ComparisonOperator::GreaterOrEqual),
-            ("<", ComparisonOperator::Less),
-            (">", ComparisonOperator::Greater),
-        ];
-        // Longer operators come first in the table, so `<=` is not read as `<`.
         let left = self.parse_operand()?;
-        match COMPARISONS.into_iter().find(|(symbol, _)| self.take(symbol)) {
-            Some((_, operator)) => Ok(LogicalExpression::Compare(left, operator, self.parse_operand()?)),
+        match self.lexer.take_comparison() {
+            Some(operator) => Ok(LogicalExpression::Compare(left, operator, self.parse_operand()?)),
             None => match left {
                 JsonPathOperand::Query(query) => Ok(LogicalExpression::Exists(query)),
                 JsonPathOperand::Literal(_) | JsonPathOperand::Length(_) | JsonPathOperand::Count(_) => {
@@ -183,26 +166,21 @@ impl JsonPathParser<'_> {
 
     /// A query, a literal or a function.
     fn parse_operand(&mut self) -> JsonPathResult<JsonPathOperand> {
-        if self.rest.starts_with(['@', '$']) {
+        if self.lexer.rest().starts_with(['@', '$']) {
             return Ok(JsonPathOperand::Query(self.parse_query()?));
         }
-        if self.rest.starts_with(['\'', '"']) {
+        if self.lexer.quote().is_some() {
             return Ok(JsonPathOperand::Literal(self.parse_quoted()?.into()));
         }
-        let word = self.take_word(|character| character.is_ascii_alphanumeric() || "_.+-".contains(character));
-        if self.take("(") {
-            return self.parse_function(&word);
+        let word = self.lexer.take_word(|character| character.is_ascii_alphanumeric() || "_.+-".contains(character));
+        if self.lexer.take("(") {
+            return self.parse_function(word);
         }
-        let literal = match word.as_str() {
-            "" => return Err(self.unexpected_input()),
-            "true" => Value::Bool(true),
-            "false" => Value::Bool(false),
-            "null" => Value::Null,
-            number => Value::Number(
-                number.parse().map_err(|_| format!("`{}` is not a literal", sanitize_truncated(number, 40)))?,
-            ),
-        };
-        Ok(JsonPathOperand::Literal(literal))
+        if word.is_empty() {
+            return Err(self.lexer.unexpected_input());
+        }
+        let not_literal = || format!("`{}` is not a literal", sanitize_truncated(word, 40));
+        parse_literal(word).map(JsonPathOperand::Literal).ok_or_else(not_literal)
     }
 
     /// Arguments of a function, after the opening parenthesis.
@@ -210,12 +188,9 @@ impl JsonPathParser<'_> {
         let operand = match name {
             "length" => {
                 // Nested calls recurse without passing `parse_unary`.
-                self.depth += 1;
-                if self.depth > MAX_QUERY_DEPTH {
-                    return Err(format!("the JSONPath query is nested deeper than {MAX_QUERY_DEPTH} levels"));
-                }
+                self.lexer.enter()?;
                 let inner = self.parse_operand()?;
-                self.depth -= 1;
+                self.lexer.leave();
                 JsonPathOperand::Length(Box::new(inner))
             }
             "count" => JsonPathOperand::Count(self.parse_query()?),
@@ -223,13 +198,13 @@ impl JsonPathParser<'_> {
             "value" => JsonPathOperand::Query(self.parse_query()?),
             _ => return Err(format!("unknown function `{}`", sanitize_truncated(name, 40))),
         };
-        self.expect(")")?;
+        self.lexer.expect(")")?;
         Ok(operand)
     }
 
     /// Literal pattern; `match` tests the whole text.
     fn parse_pattern(&mut self, is_whole_text: bool) -> JsonPathResult<Regex> {
-        if !self.rest.starts_with(['\'', '"']) {
+        if self.lexer.quote().is_none() {
             return Err("a pattern must be a literal".into());
         }
         let text = self.parse_quoted()?;
@@ -239,22 +214,23 @@ impl JsonPathParser<'_> {
 
     /// Member name after a dot.
     fn parse_name(&mut self) -> JsonPathResult<String> {
-        let name = self.take_word(|character| character.is_alphanumeric() || character == '_' || character == '-');
-        if name.is_empty() { Err(self.unexpected_input()) } else { Ok(name) }
+        let name =
+            self.lexer.take_word(|character| character.is_alphanumeric() || character == '_' || character == '-');
+        if name.is_empty() { Err(self.lexer.unexpected_input()) } else { Ok(name.to_owned()) }
     }
 
     /// Integer, or nothing.
     fn parse_index(&mut self) -> JsonPathResult<Option<i64>> {
-        let word = self.take_word(|character| character.is_ascii_digit() || character == '-');
+        let word = self.lexer.take_word(|character| character.is_ascii_digit() || character == '-');
         if word.is_empty() {
             return Ok(None);
         }
-        word.parse().map(Some).map_err(|_| format!("`{}` is not an index", sanitize_truncated(&word, 40)))
+        word.parse().map(Some).map_err(|_| format!("`{}` is not an index", sanitize_truncated(word, 40)))
     }
 
     /// Quoted string with backslash escapes.
     fn parse_quoted(&mut self) -> JsonPathResult<String> {
-        let mut characters = self.rest.char_indices();
+        let mut characters = self.lexer.rest().char_indices();
         let quote = characters.next().map(|(_, quote)| quote);
         let mut text = String::new();
         while let Some((position, character)) = characters.next() {
@@ -268,46 +244,12 @@ impl JsonPathParser<'_> {
                     None => break,
                 },
                 _ if Some(character) == quote => {
-                    self.advance(position + 1);
+                    self.lexer.advance(position + 1);
                     return Ok(text);
                 }
                 _ => text.push(character),
             }
         }
-        Err("the JSONPath query ends too early".into())
-    }
-
-    /// Consumes the longest run of characters that `is_part` accepts.
-    fn take_word(&mut self, is_part: impl Fn(char) -> bool) -> String {
-        let end = self.rest.find(|character| !is_part(character)).unwrap_or(self.rest.len());
-        let word = self.rest[..end].to_owned();
-        self.advance(end);
-        word
-    }
-
-    /// Consumes a symbol; fails if another input is next.
-    fn expect(&mut self, symbol: &str) -> JsonPathResult<()> {
-        if self.take(symbol) { Ok(()) } else { Err(self.unexpected_input()) }
-    }
-
-    /// Consumes a symbol if it is next.
-    fn take(&mut self, symbol: &str) -> bool {
-        let is_next = self.rest.starts_with(symbol);
-        if is_next {
-            self.advance(symbol.len());
-        }
-        is_next
-    }
-
-    fn advance(&mut self, bytes: usize) {
-        self.rest = self.rest[bytes..].trim_start();
-    }
-
-    /// Error message for the input at the current position.
-    fn unexpected_input(&self) -> String {
-        match self.rest {
-            "" => "the JSONPath query ends too early".into(),
-            rest => format!("unexpected `{}` in the JSONPath query", sanitize_truncated(rest, 40)),
-        }
+        Err(self.lexer.unexpected_end())
     }
 }
