@@ -7,9 +7,8 @@
 use serde_json::{Value, json};
 use toolcrib::builtin::{BuiltinDefinition, BuiltinOutput, handler};
 use toolcrib::catalog::render::Format;
-use toolcrib::config::{Config, ConfigDialect, Syntax};
 use toolcrib::registry::ToolFilter;
-use toolcrib::{Principal, Registry, RegistryOptions, Result};
+use toolcrib::{Principal, Registry, Result};
 
 /// One source works, the other cannot be started: its failure does not affect the first.
 const CONFIG: &str = r#"
@@ -26,9 +25,7 @@ fn main() -> Result<()> {
 
 #[tokio::main]
 async fn run() -> Result<()> {
-    let config = Config::parse(CONFIG, "example", std::path::Path::new("."), Syntax::Yaml, ConfigDialect::Toolcrib)
-        .map_err(|faults| toolcrib::config::ConfigDiagnostic::combined_error(&faults))?;
-    let registry = Registry::open(config, RegistryOptions::default()).await?;
+    let registry = Registry::builder().config_text(CONFIG)?.open().await?;
     registry.register_builtin(
         BuiltinDefinition::new(
             "greet",

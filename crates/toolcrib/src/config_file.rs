@@ -283,7 +283,7 @@ pub fn read_text(path: &Path) -> Result<String> {
 }
 
 /// Reads and parses a configuration file.
-fn read_config(path: &Path) -> Result<Config> {
+pub(crate) fn read_config(path: &Path) -> Result<Config> {
     let text = read_text(path)?;
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let base = absolute.parent().unwrap_or(Path::new("."));

@@ -51,7 +51,7 @@ pub mod testkit;
 pub use call::{Call, CallContext, CallOutput, ClientId, McpCapability, ResultPage, ResultPaging};
 pub use node::NodeId;
 pub use refresh::{Refresh, RefreshOutcome, RequiredFreshness};
-pub use registry::{Registry, RegistryOptions, Trust, UntrustedFile};
+pub use registry::{Registry, RegistryBuilder, RegistryOptions, Trust, UntrustedFile};
 pub use toolcrib_catalog as catalog;
 pub use toolcrib_config as config;
 pub use toolcrib_core as core;

@@ -5,6 +5,7 @@
 //! `Dispatcher` (checks and sends calls) and `Maintenance` (the periodic task).
 
 // Opening and closing.
+mod builder;
 mod open;
 mod options;
 
@@ -57,6 +58,7 @@ pub use crate::maintenance::StoreHealth;
 pub use crate::state::{DiscoveryStage, RegistryNotice};
 pub use access_tokens::{AccessTokens, CreatedToken, TokenView, random_secret, random_token};
 pub use api_requirements::{ApiRequirements, ApiServer, MissingScheme, api_requirements};
+pub use builder::RegistryBuilder;
 pub use damage::DamageAcceptance;
 pub use declare::DeclareOutcome;
 pub use effective_config::Configuration;

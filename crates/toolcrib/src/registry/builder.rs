@@ -1,0 +1,72 @@
+//! The registry builder: `Registry::builder()`, configuration and store, `open().await`.
+
+use std::path::Path;
+
+use toolcrib_config::{Config, ConfigDiagnostic};
+use toolcrib_core::Result;
+
+use super::{Registry, RegistryOptions};
+use crate::config_file::read_config;
+use crate::store;
+
+/// Collects configuration, store and options of a registry; see [`Registry::builder`].
+#[derive(Debug, Default)]
+#[must_use = "a registry is opened by `open`"]
+pub struct RegistryBuilder {
+    config: Config,
+    /// Location of the store; `None` for the one in `options`.
+    store: Option<String>,
+    options: RegistryOptions,
+}
+
+impl Registry {
+    /// Starts a builder. Without a configuration the registry has no sources; without a store it is in memory.
+    ///
+    /// ```no_run
+    /// # async fn example() -> toolcrib::Result<()> {
+    /// let registry = toolcrib::Registry::builder().config_file("toolcrib.yaml")?.store("./data").open().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn builder() -> RegistryBuilder {
+        RegistryBuilder::default()
+    }
+}
+
+impl RegistryBuilder {
+    /// Reads a configuration file, which is trusted: its commands run and its servers are contacted. Sources with errors
+    /// are listed with them. Fails with `CONFIG_INVALID` if the file cannot be read or has other errors.
+    pub fn config_file(self, path: impl AsRef<Path>) -> Result<RegistryBuilder> {
+        Ok(self.config(read_config(path.as_ref())?))
+    }
+
+    /// Parses a configuration in YAML. Relative paths in it are resolved against the working directory.
+    pub fn config_text(self, yaml: &str) -> Result<RegistryBuilder> {
+        let config = Config::read(yaml, "configuration", Path::new("."));
+        Ok(self.config(config.map_err(|faults| ConfigDiagnostic::combined_error(&faults))?))
+    }
+
+    /// Sets the configuration.
+    pub fn config(self, config: Config) -> RegistryBuilder {
+        RegistryBuilder { config, ..self }
+    }
+
+    /// Sets the location of the store: a directory, `sqlite:FILE`, or `memory:`.
+    pub fn store(self, location: impl Into<String>) -> RegistryBuilder {
+        RegistryBuilder { store: Some(location.into()), ..self }
+    }
+
+    /// Sets all other options.
+    pub fn options(self, options: RegistryOptions) -> RegistryBuilder {
+        RegistryBuilder { options, ..self }
+    }
+
+    /// Opens the registry; see [`Registry::open`].
+    pub async fn open(self) -> Result<Registry> {
+        let RegistryBuilder { config, store, mut options } = self;
+        if let Some(location) = store {
+            options.store = Some(store::open(&location).await?);
+        }
+        Registry::open(config, options).await
+    }
+}
