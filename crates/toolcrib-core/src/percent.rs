@@ -12,28 +12,10 @@ pub use percent_encoding::AsciiSet;
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode, percent_decode_str, utf8_percent_encode};
 
 /// All characters that are not unreserved.
-const VALUE: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+const VALUE: AsciiSet = keep(NON_ALPHANUMERIC, b"-._~");
 
-/// Neither unreserved nor reserved characters.
-const NEITHER: AsciiSet = VALUE
-    .remove(b':')
-    .remove(b'/')
-    .remove(b'?')
-    .remove(b'#')
-    .remove(b'[')
-    .remove(b']')
-    .remove(b'@')
-    .remove(b'!')
-    .remove(b'$')
-    .remove(b'&')
-    .remove(b'\'')
-    .remove(b'(')
-    .remove(b')')
-    .remove(b'*')
-    .remove(b'+')
-    .remove(b',')
-    .remove(b';')
-    .remove(b'=');
+/// All characters that are neither unreserved nor reserved.
+const NEITHER: AsciiSet = keep(&VALUE, b":/?#[]@!$&'()*+,;=");
 
 /// For literal text of a URL, where every delimiter is intended.
 pub const LITERAL: &AsciiSet = &NEITHER.add(b'#');
@@ -46,6 +28,14 @@ pub const IN_QUERY: &AsciiSet = &NEITHER.add(b'&').add(b'#').add(b'[').add(b']')
 
 /// For reserved characters in a cookie: `;` would end it, and RFC 6265 does not allow commas.
 pub const IN_COOKIE: &AsciiSet = &NEITHER.add(b';').add(b',');
+
+/// Returns a set without some characters.
+const fn keep(set: &AsciiSet, characters: &[u8]) -> AsciiSet {
+    match characters {
+        [first, rest @ ..] => keep(&set.remove(*first), rest),
+        [] => set.union(AsciiSet::EMPTY),
+    }
+}
 
 /// Encodes a text as one segment of a path or one value of a query. Keeps unreserved characters only.
 pub fn encode(text: &str) -> String {

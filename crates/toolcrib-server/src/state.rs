@@ -56,7 +56,7 @@ pub struct AppStateInner {
     pub(crate) activity: Activity,
     /// Counters of requests and connections, for `/metrics`.
     pub(crate) http_metrics: HttpMetrics,
-    /// Rendered REST responses that depend on the catalogue and the URI alone.
+    /// Rendered REST responses that depend on the view and the URI alone.
     pub(crate) response_cache: ResponseCache,
     /// The rendered `GET /api/sources`, which also depends on the clock and on connection states.
     pub(crate) source_list_cache: SourceListCache,

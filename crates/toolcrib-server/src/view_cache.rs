@@ -1,8 +1,9 @@
 //! [`ViewCache`]: values that were made from a view, found by its key.
 //!
-//! A value is valid as long as its key is: the key covers everything that can be read through the view. Nothing is
-//! invalidated; views that are no longer used fall out when newer ones need the room. Principals that see the same share
-//! an entry, and no other principal finds it.
+//! The key covers everything that can be read through the view, so a value that depends on the view alone is valid as long
+//! as its key is found. One that depends on more carries that with it; its user checks it after a lookup and, by `keep`,
+//! before an insert. Views that are no longer used fall out when newer ones need the room. Principals that see the same
+//! share an entry, and no other principal finds it.
 
 use std::sync::Arc;
 
@@ -81,6 +82,11 @@ pub(crate) mod tests {
     /// Full view of a new catalogue with six tools of two sources.
     pub(crate) fn full_view(version: u64) -> View {
         View::full(Arc::new(Catalog::build(version, SOURCES.map(build_source).into())))
+    }
+
+    /// Full view of a catalogue without the second source.
+    pub(crate) fn one_source_view(version: u64) -> View {
+        View::full(Arc::new(Catalog::build(version, vec![build_source(SOURCES[0])])))
     }
 
     /// View of the tools whose bits are set.

@@ -82,8 +82,8 @@ pub struct CallFinished {
     pub elapsed_ms: u64,
 }
 
-/// If the discovery step before a call takes less than this, the source counts as known already: the call keeps the
-/// full timeout, and a timeout counts for the circuit breaker.
+/// If the steps before a call take less than this, the source has its full timeout, and a timeout counts for the circuit
+/// breaker.
 const MIN_DISCOVERY_DURATION: Duration = Duration::from_millis(100);
 
 /// Dispatches calls: finds the tool, checks policy and arguments, and sends the call to its source.
@@ -240,7 +240,7 @@ impl Dispatcher {
             is_idempotent: call_spec.hints.read_only_hint || call_spec.hints.idempotent_hint,
             deadline,
             context,
-            trace: Some(trace),
+            span: Some(trace),
             response_recorder,
             tool_caller: Some(&tool_caller),
         };

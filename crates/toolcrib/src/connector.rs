@@ -141,10 +141,11 @@ pub struct ToolCall<'a> {
     pub meta: Option<&'a RawValue>,
     /// Whether the call may be repeated after it was sent.
     pub is_idempotent: bool,
+    /// Deadline of this call; `context.deadline` is what the caller asked for, if anything.
     pub deadline: CallDeadline,
     pub context: &'a CallContext,
-    /// Span of the call, propagated to the source.
-    pub trace: Option<&'a Trace>,
+    /// Span of this call, propagated to the source; `context.trace` is its parent.
+    pub span: Option<&'a Trace>,
     /// Records HTTP responses for the steps of a workflow.
     pub(crate) response_recorder: Option<&'a ResponseRecorder>,
     /// Calls tools of other sources, for the steps of a workflow.

@@ -95,7 +95,7 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(15);
 
 impl Registry {
     /// Returns the current catalogue with every tool, whatever a principal may see: for administration and metrics.
-    /// What is shown to a client is read through [`Registry::view`]. Lock-free.
+    /// Everything that is shown to a client is read through [`Registry::view`]. Lock-free.
     pub fn unrestricted_catalog(&self) -> Arc<Catalog> {
         self.state.snapshot().catalog.clone()
     }

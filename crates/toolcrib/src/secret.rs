@@ -1,8 +1,9 @@
 //! Resolves references (`${env:…}`, `${file:…}`) at the moment of use, and computes keyed hashes of what a source
 //! connects to, from which no value can be guessed.
 //!
-//! The configuration, the store and the history contain references only. Values exist from the moment a connection is
-//! made until it ends, in the memory of this process. `redact` keeps them out of messages.
+//! The configuration, the store and the history contain references only. Values exist in the memory of this
+//! process, from the first connection of a source until it is declared anew or removed. `redact` keeps them out of
+//! messages.
 //!
 //! ```text
 //! "Bearer ${env:TOKEN}"           the variable; an error if it is not set

@@ -34,6 +34,8 @@ pub struct Segment {
     packed: Arc<PackedManifest>,
     /// `source__`, or empty for a built-in source.
     prefix: String,
+    /// Number of segments with the same manifest but another text that this one replaces.
+    revision: u32,
     /// Sorted by name in the catalogue.
     entries: Vec<SegmentEntry>,
     /// Position in `entries` of each tool of the manifest.
@@ -86,6 +88,18 @@ impl Segment {
         Segment::build(packed, String::new())
     }
 
+    /// Marks the segment as the successor of one with the same manifest but another text, which the fingerprint does not
+    /// cover.
+    #[must_use]
+    pub fn replacing(self, previous: &Segment) -> Segment {
+        Segment { revision: previous.revision + 1, ..self }
+    }
+
+    /// Number of segments that this one replaces.
+    pub(super) fn revision(&self) -> u32 {
+        self.revision
+    }
+
     /// Assigns unique names and sorts the entries by them.
     /// The result depends on the manifest alone, so a tool keeps its name when other sources change.
     fn build(packed: Arc<PackedManifest>, prefix: String) -> Segment {
@@ -125,6 +139,7 @@ impl Segment {
         Segment {
             packed,
             prefix,
+            revision: 0,
             entries,
             positions_by_original,
             postings: OnceLock::new(),

@@ -11,7 +11,8 @@
 //! ```
 //!
 //! A tool outside the view does not affect anything that is read through it: neither lists, counts and search scores
-//! nor suggestions for misspelt names. So two views with the same tools are the same, whatever they leave out.
+//! nor suggestions for misspelt names. So two views with the same tools are the same, whatever they leave out. The one
+//! exception are names, which must mean the same tool for every principal: see [`View::catalog_names`].
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -158,9 +159,17 @@ impl View {
         self.visible_sources().map(VisibleSource::tool_count).sum()
     }
 
-    /// Whether both views are of the same catalogue, whatever they show of it.
-    pub fn is_of_same_catalog(&self, other: &View) -> bool {
-        Arc::ptr_eq(&self.catalog, &other.catalog)
+    /// Names and original names of all tools that are offered to anyone, in and outside the view. For names that are
+    /// made up for a list and must not depend on who reads it. What is derived from them is not covered by the key, but by
+    /// [`View::has_same_catalog`].
+    pub fn catalog_names(&self) -> impl Iterator<Item = (&ToolName, &str)> {
+        let tools = VisibleTools { catalog: &self.catalog, mask: None }.iter().filter(ToolRef::is_offered);
+        tools.map(|tool| (tool.name(), tool.original_name()))
+    }
+
+    /// Whether both views are of the same catalogue, or of two with the same tool lists, whatever they show of it.
+    pub fn has_same_catalog(&self, other: &View) -> bool {
+        Arc::ptr_eq(&self.catalog, &other.catalog) || self.catalog.hash() == other.catalog.hash()
     }
 
     /// Number of tools of a source that lists show, i.e. without hidden and internal ones.

@@ -8,10 +8,9 @@ use std::fmt::{self, Write};
 
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::inventory::ToolState;
-use toolcrib_core::manifest::PackedTool;
 
 use super::view::VisibleTools;
-use super::{Catalog, CatalogSource};
+use super::{Catalog, CatalogSource, SourceOptions};
 
 /// Digest of everything that can be read through a view. See [`View::key`](super::View::key).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -49,7 +48,7 @@ impl CatalogSource {
         *self.details_digest.get_or_init(|| {
             let mut text = self.details_text();
             for tool in &self.segment.packed().tools {
-                push_details(&mut text, tool, self.tool_state(&tool.name));
+                push_details(&mut text, self.tool_state(&tool.name));
             }
             Fingerprint::digest(text)
         })
@@ -57,9 +56,10 @@ impl CatalogSource {
 
     /// Options that affect the details of tools, their policy and the search, without those in the list digest.
     fn details_text(&self) -> String {
-        let options = &self.options;
         let about = &self.segment.packed().about;
-        format!("{}\0{:?}\0{about:?}\0{:?}\0{:?}", options.kind, options.title, options.verdicts, options.internal)
+        let revision = self.segment.revision();
+        let SourceOptions { kind, title, verdicts, internal, .. } = &self.options;
+        format!("{kind}\0{title:?}\0{about:?}\0{verdicts:?}\0{internal:?}\0{revision}")
     }
 }
 
@@ -77,18 +77,16 @@ pub(super) fn restricted_key(tools: VisibleTools<'_>) -> (ViewKey, Fingerprint) 
             let packed = source.segment.packed_tool(tool.entry);
             let (name, original_name) = (tool.name(), &packed.name);
             push(&mut lists, format_args!("\0{name} {} {original_name:?} {}", state.disabled, packed.fingerprint));
-            push_details(&mut details, packed, state);
+            push_details(&mut details, state);
         }
     }
     let hash = Fingerprint::digest(lists);
     (ViewKey(Fingerprint::digest(format!("{hash}{details}"))), hash)
 }
 
-/// Appends what the fingerprint of a tool does not cover: its dates, which lists for people show, and the size of its
-/// stored text. Another version of Toolcrib may have normalised the same tool in another way; the size stands for that,
-/// because a hash of all texts would take too long.
-fn push_details(text: &mut String, tool: &PackedTool, state: ToolState) {
-    push(text, format_args!(" {} {} {}", tool.json_len(), state.created_at.0, state.updated_at.0));
+/// Appends what the fingerprint of a tool does not cover: its dates, which lists for people show.
+fn push_details(text: &mut String, state: ToolState) {
+    push(text, format_args!(" {} {}", state.created_at.0, state.updated_at.0));
 }
 
 /// Appends formatted text.

@@ -53,13 +53,6 @@ pub struct PackedTool {
     end: usize,
 }
 
-impl PackedTool {
-    /// Size of the tool's JSON in bytes.
-    pub fn json_len(&self) -> usize {
-        self.end - self.start
-    }
-}
-
 fn is_zero(tokens: &u32) -> bool {
     *tokens == 0
 }

@@ -23,11 +23,11 @@ use toolcrib::{CallContext, CallOutput, Code, Error, Trace};
 use toolcrib_mcp::server::{ClientHandle, McpRequest};
 use toolcrib_mcp::{Era, RpcError};
 
+use super::McpService;
 use super::client_state::LogFilter;
 use super::meta_tools::{self, CALL_TOOL, DESCRIBE_TOOLS, SEARCH_TOOLS};
 use super::response::{McpResult, error_result, parse_params, to_raw, upstream_rpc_error};
 use super::upstream_lists::client_context;
-use super::{McpService, request_caller};
 
 /// Parameters of `tools/call`.
 #[derive(Deserialize)]
@@ -153,8 +153,7 @@ impl McpService {
             Ok(verdict) => Ok(verdict),
             Err(_) => {
                 // The policy of an unknown tool is known only after its source was discovered.
-                let cancel = request.cancel.clone();
-                let context = CallContext { trace: trace.clone(), cancel, ..CallContext::default() };
+                let context = CallContext { trace: trace.clone(), ..client_context(request) };
                 discovery_failed = self.registry.sources().discover_for_call(name, &context).await.is_err();
                 find_verdict()
             }
@@ -172,8 +171,6 @@ impl McpService {
         // its result reaches the client before the result.
         let log_filter = self.clients.log_filter(&request.peer, extras.meta.as_deref());
         let context = CallContext {
-            caller: request_caller(request),
-            cancel: request.cancel.clone(),
             trace,
             consent,
             on_progress: client.wants_progress().then(|| forward_progress(client)),

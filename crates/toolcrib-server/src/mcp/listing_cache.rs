@@ -71,16 +71,20 @@ const ESTIMATED_BYTES_PER_TOOL: usize = 2048;
 impl McpService {
     /// Returns the current listings for a client, see [`McpService::view`].
     pub(super) fn listings(&self, extensions: &Extensions) -> Arc<Listings> {
-        self.listings_of(self.view(extensions))
+        self.listings_for(self.view(extensions))
     }
 
     /// Returns the listings of a view. Two requests that miss at the same time may both make an entry; the last one stays,
     /// and both are right.
-    fn listings_of(&self, view: View) -> Arc<Listings> {
+    fn listings_for(&self, view: View) -> Arc<Listings> {
         let key = view.key();
         let expose = self.expose.borrow().clone();
         let cached = self.listing_cache.get(key);
-        if let Some(listings) = cached.filter(|listings| Arc::ptr_eq(&listings.expose, &expose)) {
+        // Names without prefix are decided on the whole catalogue, which may change without the view.
+        let is_current = |listings: &Arc<Listings>| {
+            Arc::ptr_eq(&listings.expose, &expose) && (expose.prefix || listings.view.has_same_catalog(&view))
+        };
+        if let Some(listings) = cached.filter(is_current) {
             return listings;
         }
         let bytes = view.tool_count() * ESTIMATED_BYTES_PER_TOOL;
@@ -93,10 +97,10 @@ impl McpService {
             summary: OnceCell::new(),
         });
         // An entry holds its catalogue, so those of older catalogues are dropped.
-        let is_current = |other: &Listings| {
-            other.view.is_of_same_catalog(&listings.view) && Arc::ptr_eq(&other.expose, &listings.expose)
+        let is_of_same_catalog = |other: &Listings| {
+            other.view.has_same_catalog(&listings.view) && Arc::ptr_eq(&other.expose, &listings.expose)
         };
-        self.listing_cache.insert(key, bytes, &listings, is_current);
+        self.listing_cache.insert(key, bytes, &listings, is_of_same_catalog);
         listings
     }
 }
@@ -196,13 +200,14 @@ impl Listings {
     }
 
     /// Returns the names without prefix that exactly one tool would have and that no tool has as its full name. Otherwise a
-    /// source could take over the name of another source's tool, or of a meta tool.
+    /// source could take over the name of another source's tool, or of a meta tool. Tools outside the view count too, so
+    /// that a name means the same tool for every client.
     fn unprefixed_names(&self) -> BTreeSet<String> {
         let mut taken: BTreeSet<&str> = META_TOOLS.iter().map(|(name, _)| *name).collect();
-        taken.extend(self.view.offered_tools().map(|tool| tool.name().as_str()));
+        taken.extend(self.view.catalog_names().map(|(name, _)| name.as_str()));
         let mut counts: BTreeMap<String, usize> = BTreeMap::new();
-        for tool in self.view.offered_tools() {
-            *counts.entry(ToolName::from_original("", tool.original_name()).to_string()).or_default() += 1;
+        for (_, original_name) in self.view.catalog_names() {
+            *counts.entry(ToolName::from_original("", original_name).to_string()).or_default() += 1;
         }
         let available = counts.into_iter().filter(|(name, count)| *count == 1 && !taken.contains(name.as_str()));
         available.map(|(name, _)| name).collect()
@@ -252,7 +257,11 @@ mod tests {
     use toolcrib::{Registry, RegistryOptions};
 
     use super::*;
-    use crate::view_cache::tests::{MASKS, full_view, masked_view, visible_names};
+    use crate::view_cache::tests::{MASKS, full_view, masked_view, one_source_view, visible_names};
+
+    async fn build_service(expose: Expose) -> McpService {
+        McpService::new(Registry::open(Config::default(), RegistryOptions::default()).await.unwrap(), expose)
+    }
 
     fn listed_names(list: &RenderedToolList) -> Vec<String> {
         list.tools.iter().map(|tool| tool.name.clone()).collect()
@@ -260,17 +269,16 @@ mod tests {
 
     #[tokio::test]
     async fn clients_with_equal_views_share_listings_and_no_others() {
-        let registry = Registry::open(Config::default(), RegistryOptions::default()).await.unwrap();
-        let service = McpService::new(registry, Expose::default());
+        let service = build_service(Expose::default()).await;
         let full = full_view(1);
         // Newest first in the cache, which holds fewer views than there are masks.
         for masks in [0..MASKS, 0..MASKS] {
             for mask in masks {
-                let listings = service.listings_of(masked_view(&full, mask));
+                let listings = service.listings_for(masked_view(&full, mask));
                 let names = visible_names(&masked_view(&full, mask));
                 assert_eq!(listed_names(listings.tool_list(ListingMode::Full).await), names);
-                assert!(Arc::ptr_eq(&listings, &service.listings_of(masked_view(&full, mask))));
-                let other = service.listings_of(masked_view(&full, mask ^ 1));
+                assert!(Arc::ptr_eq(&listings, &service.listings_for(masked_view(&full, mask))));
+                let other = service.listings_for(masked_view(&full, mask ^ 1));
                 assert!(!Arc::ptr_eq(&listings, &other));
                 assert_ne!(listings.summary().await, other.summary().await);
             }
@@ -278,14 +286,23 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn listings_of_an_older_catalogue_are_dropped_unless_they_show_the_same() {
-        let registry = Registry::open(Config::default(), RegistryOptions::default()).await.unwrap();
-        let service = McpService::new(registry, Expose::default());
-        let (old, new) = (full_view(1), full_view(2));
-        let shared = service.listings_of(masked_view(&old, 1));
-        let unshared = Arc::downgrade(&service.listings_of(masked_view(&old, 2)));
-        assert!(Arc::ptr_eq(&shared, &service.listings_of(masked_view(&new, 1))));
-        service.listings_of(masked_view(&new, 4));
+    async fn listings_of_another_catalogue_are_dropped_unless_they_show_the_same() {
+        let service = build_service(Expose::default()).await;
+        let (old, same, other) = (full_view(1), full_view(2), one_source_view(3));
+        let shared = service.listings_for(masked_view(&old, 1));
+        let unshared = Arc::downgrade(&service.listings_for(masked_view(&old, 2)));
+        assert!(Arc::ptr_eq(&shared, &service.listings_for(masked_view(&same, 1))));
+        assert!(Arc::ptr_eq(&shared, &service.listings_for(masked_view(&other, 1))));
+        service.listings_for(masked_view(&other, 4));
         assert!(unshared.upgrade().is_none());
+    }
+
+    #[tokio::test]
+    async fn names_without_prefix_are_decided_on_the_whole_catalogue() {
+        let service = build_service(Expose { prefix: false, ..Expose::default() }).await;
+        let names = async |view| listed_names(service.listings_for(view).tool_list(ListingMode::Full).await);
+        // Two sources have each of these tools, of which the view shows one.
+        assert_eq!(names(masked_view(&full_view(1), 1)).await, ["git__push"]);
+        assert_eq!(names(masked_view(&one_source_view(2), 1)).await, ["push"], "the same view of another catalogue");
     }
 }

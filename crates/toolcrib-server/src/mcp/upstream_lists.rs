@@ -19,8 +19,8 @@ use toolcrib::{CallContext, Error, Result, SourceId};
 use toolcrib_mcp::RpcError;
 use toolcrib_mcp::server::McpRequest;
 
-use super::McpService;
 use super::response::{McpResult, invalid_params, to_raw};
+use super::{McpService, request_caller};
 
 /// One kind of list.
 pub(super) struct ListKind {
@@ -179,6 +179,7 @@ pub(super) fn set_text_field(fields: &mut RawFields, key: &str, value: &str) {
 /// Returns the context of a request to a source on behalf of the client.
 pub(super) fn client_context(request: &McpRequest) -> CallContext {
     CallContext {
+        caller: request_caller(request),
         cancel: request.cancel.clone(),
         client: Some(ClientId(request.peer.id)),
         stateless: request.peer.is_stateless,

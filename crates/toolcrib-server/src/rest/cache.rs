@@ -129,7 +129,7 @@ pub(super) struct RenderedBody {
     pub(super) scope: ContentScope,
 }
 
-/// What a body depends on besides its URI.
+/// State that a body depends on besides its URI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ContentScope {
     /// The view alone. The response is cached, and its tag is known before it is rendered.
@@ -142,7 +142,7 @@ impl ContentScope {
     /// Returns the scope of a list of tools, of one source or of all. Whether a source without visible tools exists is not
     /// known to the view, so the empty list of such a source is not cached: it turns into an error when the source is
     /// removed.
-    pub(super) fn of_list(view: &View, source: Option<&SourceId>) -> ContentScope {
+    pub(super) fn for_list(view: &View, source: Option<&SourceId>) -> ContentScope {
         match source {
             Some(source) if view.source(source).is_none() => ContentScope::Registry,
             Some(_) | None => ContentScope::View,
@@ -218,17 +218,18 @@ impl AppState {
         headers: &HeaderMap,
         render: impl FnOnce(&View) -> toolcrib::Result<RenderedBody> + Send + 'static,
     ) -> Result<Response, ApiError> {
-        let key = match self.response_cache.lookup(self.registry.view(principal), uri, headers) {
+        let pending = match self.response_cache.lookup(self.registry.view(principal), uri, headers) {
             CacheLookup::Hit(response) => return Ok(response),
-            CacheLookup::Miss(key) => key,
+            CacheLookup::Miss(pending) => pending,
         };
-        // Rendered from the view of the key, even if a newer one appears meanwhile: body and tag must belong together.
-        let view = key.view.clone();
+        // Rendered from the view that was looked up, even if a newer one appears meanwhile: body and tag must belong
+        // together.
+        let view = pending.view.clone();
         // A page of a thousand tools takes too long for an async worker.
         let rendered = tokio::task::spawn_blocking(move || render(&view)).await;
         let task_failed =
             |error| toolcrib::Error::new(toolcrib::Code::Internal, "rendering the response failed").with_cause(error);
-        Ok(self.response_cache.insert(&key, rendered.map_err(task_failed)??, headers))
+        Ok(self.response_cache.insert(&pending, rendered.map_err(task_failed)??, headers))
     }
 }
 

@@ -1,6 +1,6 @@
 //! `GET /api/search` and `GET /api/context`: finds tools, and summarises the catalogue for a system prompt.
 //!
-//! Both depend on the catalogue and the query alone, so their responses are cached like the tool list.
+//! Both depend on the view and the query alone, so their responses are cached like the tool list.
 
 use std::time::Duration;
 
@@ -105,7 +105,7 @@ async fn search_tools(
             source: params.source(&registry)?,
             tag: params.text("tag").map(str::to_owned),
         };
-        render_body(&view.search(&query).to_response(), ContentScope::of_list(view, query.source.as_ref()))
+        render_body(&view.search(&query).to_response(), ContentScope::for_list(view, query.source.as_ref()))
     };
     app.respond_cached(&client.principal, &uri, &headers, render).await
 }

@@ -107,7 +107,9 @@ async fn list_sources(
     let tagged =
         TaggedResponse::from_body(response::to_json_bytes(&json!({ "sources": app.registry.sources().list() }))?);
     let response = tagged.to_response(&headers);
-    app.source_list_cache.0.insert(view, tagged.body.len(), &Arc::new((version, tagged)), |_| true);
+    // An entry holds its snapshot, so outdated ones are dropped.
+    let is_current = |other: &(SourcesVersion, TaggedResponse)| app.registry.sources().is_current(&other.0);
+    app.source_list_cache.0.insert(view, tagged.body.len(), &Arc::new((version, tagged)), is_current);
     Ok(response)
 }
 

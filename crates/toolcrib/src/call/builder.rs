@@ -24,6 +24,8 @@ pub struct Call<'a> {
     meta: Option<Box<RawValue>>,
     paging: ResultPaging,
     skip_discovery: bool,
+    /// Replaces the deadline of the context.
+    timeout: Option<Duration>,
     context: CallContext,
 }
 
@@ -50,14 +52,15 @@ impl Registry {
             meta: None,
             paging: ResultPaging::Pages,
             skip_discovery: false,
+            timeout: None,
             context: CallContext::default(),
         }
     }
 }
 
 impl<'a> Call<'a> {
-    /// Replaces the whole context, such as one that an edge made. Sets everything that the other methods set, apart
-    /// from paging, `_meta` and discovery.
+    /// Sets the whole context, for a program that makes one per request of its own clients. Replaces what `caller`,
+    /// `cancel`, `client`, `with_consent` and `on_progress` set before.
     pub fn context(self, context: CallContext) -> Call<'a> {
         Call { context, ..self }
     }
@@ -68,10 +71,9 @@ impl<'a> Call<'a> {
         self
     }
 
-    /// Sets the timeout, which counts from now; by default the source's `call_timeout` applies.
-    pub fn timeout(mut self, timeout: Duration) -> Call<'a> {
-        self.context.deadline = Some(CallDeadline::after(timeout));
-        self
+    /// Sets the timeout, which counts from the `.await`; by default the source's `call_timeout` applies.
+    pub fn timeout(self, timeout: Duration) -> Call<'a> {
+        Call { timeout: Some(timeout), ..self }
     }
 
     /// Sets the token that cancels the call, at its source too.
@@ -121,7 +123,10 @@ impl<'a> IntoFuture for Call<'a> {
 
     fn into_future(self) -> BoxFuture<'a, Result<CallOutput>> {
         async move {
-            let Call { registry, name, arguments, meta, paging, skip_discovery, context } = self;
+            let Call { registry, name, arguments, meta, paging, skip_discovery, timeout, mut context } = self;
+            if let Some(timeout) = timeout {
+                context.deadline = Some(CallDeadline::after(timeout));
+            }
             let request = CallRequest { name, arguments, meta, paging, skip_discovery, response_recorder: None };
             registry.dispatcher.call(request, &context).await
         }

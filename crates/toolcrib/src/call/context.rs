@@ -120,10 +120,10 @@ impl CallDeadline {
         CallDeadline { at, limit: call_timeout, is_conclusive: used.is_zero() }
     }
 
-    /// Returns the deadline with the time that is left for the source compared with the source's own timeout. Repeated
-    /// after each wait.
+    /// Returns the deadline with the time that is left for the source compared with the source's own timeout. A caller
+    /// that sets the same timeout leaves a little less, which does not matter. Repeated after each wait.
     pub(crate) fn compared_with(self, call_timeout: Duration) -> CallDeadline {
-        CallDeadline { is_conclusive: self.remaining() >= call_timeout, ..self }
+        CallDeadline { is_conclusive: self.remaining() + super::MIN_DISCOVERY_DURATION > call_timeout, ..self }
     }
 
     /// Classifies a timeout: it counts against the source only if the source had its own call timeout.

@@ -2,8 +2,7 @@
 //! and reports the outcome to the breaker. Errors are redacted before they leave this module.
 //!
 //! Order: permit of the tool, circuit breaker, connector, breaker again with the outcome. All waits share the deadline
-//! of the call. Retries are made by the connectors, which know whether a
-//! request was sent.
+//! of the call. Retries are made by the connectors, which know whether a request was sent.
 
 use std::time::Duration;
 

@@ -2,7 +2,7 @@
 //! (the conversion is in `toolcrib_openapi`), and a call sends the HTTP request that the document describes.
 //!
 //! ```text
-//! discovery   documents ▶ fetch ▶ (unchanged?) ▶ parse ▶ convert in core ▶ tools with execution specifications
+//! discovery   documents ▶ fetch ▶ (unchanged?) ▶ parse ▶ convert ▶ tools with execution specifications
 //! call        execution specification, arguments ▶ request ▶ credentials ▶ url_policy ▶ send ▶ retry ▶ result, or poll
 //! ```
 //!

@@ -17,8 +17,7 @@ use std::convert::Infallible;
 use std::path::Path;
 
 use serde_json::Value;
-use toolcrib_config::reference;
-use toolcrib_config::reference::{Reference, ReferencePart};
+use toolcrib_config::reference::{self, Reference, ReferencePart};
 use toolcrib_config::show::{is_secret_name, secrets_in_args, secrets_in_url};
 use toolcrib_core::percent::decode_lossy;
 use toolcrib_core::source::{Auth, OpenApiSource, SourceKind};

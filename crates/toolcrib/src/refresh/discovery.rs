@@ -7,8 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use toolcrib_core::delta::ToolRename;
-use toolcrib_core::delta::{Delta, ToolChange};
+use toolcrib_core::delta::{Delta, ToolChange, ToolRename};
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::freshness::{Freshness, backoff};
 use toolcrib_core::inventory::{Actor, Command, Event, ManifestUpdate};

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use parking_lot::Mutex;
+use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 use toolcrib_core::source::SourceKind;
 use toolcrib_core::time::format_duration;
@@ -16,20 +17,20 @@ use super::{ReferenceValues, file_paths, read_secret_file};
 /// Deadline for reading one file. Long enough for a network file system that is mounted on first access.
 const SECRET_FILE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Reader of secret files. Reads of one path take turns, so that a file that hangs occupies one thread, however often
-/// its value is needed.
+/// Reader of secret files. Concurrent readers of one path share one read, so that a file that hangs occupies one thread,
+/// however often its value is needed.
 #[derive(Debug, Default)]
 pub(crate) struct SecretFiles {
-    /// Turn of each path that is being read.
-    turns: Mutex<HashMap<String, Arc<PathTurn>>>,
+    /// Reads in progress, by path.
+    running: Arc<Mutex<HashMap<String, RunningRead>>>,
 }
 
-/// Admits one read of a path at a time.
-#[derive(Debug, Default)]
-struct PathTurn {
-    lock: Arc<tokio::sync::Mutex<()>>,
-    /// Start of the running read.
-    started: Mutex<Option<Instant>>,
+/// A read in progress.
+#[derive(Debug, Clone)]
+struct RunningRead {
+    started: Instant,
+    /// Content of the file, or the reason why it cannot be read; `None` until the read has ended.
+    content: watch::Receiver<Option<Result<String, String>>>,
 }
 
 impl SecretFiles {
@@ -44,62 +45,61 @@ impl SecretFiles {
         ReferenceValues { files: paths.iter().cloned().zip(contents).collect() }
     }
 
-    /// Reads a file on a blocking thread. Fails with the reason, for a message.
+    /// Reads a file on a blocking thread, or waits for a read in progress. Fails with the reason, for a message.
     async fn read(&self, path: &str) -> Result<String, String> {
-        let timed_out = || format!("the file was not read within {}", format_duration(SECRET_FILE_TIMEOUT));
-        let turn = self.turn(path);
-        // An earlier read has hung for longer than the deadline: waiting for it again would delay every use.
-        if turn.started.lock().is_some_and(|started| started.elapsed() >= SECRET_FILE_TIMEOUT) {
-            return Err(timed_out());
-        }
-        let deadline = Instant::now() + SECRET_FILE_TIMEOUT;
-        let Ok(guard) = timeout_at(deadline, turn.lock.clone().lock_owned()).await else { return Err(timed_out()) };
-        *turn.started.lock() = Some(Instant::now());
-        let path = path.to_owned();
-        // The thread owns the turn: it ends with the read, although its reader may have stopped waiting.
-        let reading = tokio::task::spawn_blocking(move || {
-            let content = read_secret_file(&path);
-            *turn.started.lock() = None;
-            drop(guard);
-            content
-        });
-        match timeout_at(deadline, reading).await {
-            Ok(content) => content.unwrap_or_else(|_| Err("reading the file was interrupted".to_owned())),
-            Err(_) => Err(timed_out()),
+        let RunningRead { started, mut content } = self.start(path);
+        // A read that has hung for longer than the deadline fails its readers at once: waiting again would delay every
+        // use.
+        match timeout_at(started + SECRET_FILE_TIMEOUT, content.wait_for(Option::is_some)).await {
+            Ok(Ok(content)) => content.clone().unwrap_or_else(|| Err("reading the file was interrupted".to_owned())),
+            Ok(Err(_)) => Err("reading the file was interrupted".to_owned()),
+            Err(_) => Err(format!("the file was not read within {}", format_duration(SECRET_FILE_TIMEOUT))),
         }
     }
 
-    /// Returns the turn of a path.
-    fn turn(&self, path: &str) -> Arc<PathTurn> {
-        let mut turns = self.turns.lock();
-        // A turn that only this table holds is not in use.
-        turns.retain(|_, turn| Arc::strong_count(turn) > 1);
-        turns.entry(path.to_owned()).or_default().clone()
+    /// Returns the read of a path that is in progress, or starts one.
+    fn start(&self, path: &str) -> RunningRead {
+        let mut running = self.running.lock();
+        if let Some(read) = running.get(path) {
+            return read.clone();
+        }
+        let (sender, content) = watch::channel(None);
+        let read = RunningRead { started: Instant::now(), content };
+        running.insert(path.to_owned(), read.clone());
+        let path = path.to_owned();
+        let running = self.running.clone();
+        // The thread removes the entry: it stays while the read hangs, although its readers may have stopped waiting.
+        tokio::task::spawn_blocking(move || {
+            let content = read_secret_file(&path);
+            running.lock().remove(&path);
+            sender.send_replace(Some(content));
+        });
+        read
     }
 }
 
 /// RAII guard for tests: the read of a path that does not end.
 #[cfg(test)]
 pub(crate) struct HungRead {
-    turn: Arc<PathTurn>,
-    _guard: tokio::sync::OwnedMutexGuard<()>,
+    path: String,
+    running: Arc<Mutex<HashMap<String, RunningRead>>>,
+    _sender: watch::Sender<Option<Result<String, String>>>,
 }
 
 #[cfg(test)]
 impl SecretFiles {
-    /// Takes the turn of a path, as a read does that never returns.
-    pub(crate) async fn hang(&self, path: &str) -> HungRead {
-        let turn = self.turn(path);
-        let guard = turn.lock.clone().lock_owned().await;
-        *turn.started.lock() = Some(Instant::now());
-        HungRead { turn, _guard: guard }
+    /// Makes reads of a path wait, as for one that never returns.
+    pub(crate) fn hang(&self, path: &str) -> HungRead {
+        let (sender, content) = watch::channel(None);
+        self.running.lock().insert(path.to_owned(), RunningRead { started: Instant::now(), content });
+        HungRead { path: path.to_owned(), running: self.running.clone(), _sender: sender }
     }
 }
 
 #[cfg(test)]
 impl Drop for HungRead {
     fn drop(&mut self) {
-        *self.turn.started.lock() = None;
+        self.running.lock().remove(&self.path);
     }
 }
 
@@ -117,7 +117,7 @@ mod tests {
         };
         let (hung, other) = (write("hung"), write("other"));
         let files = SecretFiles::default();
-        let read = files.hang(&hung).await;
+        let read = files.hang(&hung);
         let started = Instant::now();
         assert_eq!(files.read(&other).await, Ok("token".to_owned()));
         assert!(started.elapsed() < SECRET_FILE_TIMEOUT, "another file is read at once");
@@ -127,6 +127,6 @@ mod tests {
         assert!(started.elapsed() < SECRET_FILE_TIMEOUT * 2, "only the first reader waits");
         drop(read);
         assert_eq!(files.read(&hung).await, Ok("token".to_owned()));
-        assert_eq!(files.turns.lock().len(), 1, "turns that are not in use are dropped");
+        assert!(files.running.lock().is_empty(), "reads that have ended are dropped");
     }
 }

@@ -124,7 +124,7 @@ impl State {
 
 impl Snapshot {
     /// Whether a source connects as this configuration says, with references unresolved.
-    fn has_connection(&self, source: &Source) -> bool {
+    pub(super) fn has_connection(&self, source: &Source) -> bool {
         self.effective_sources.get(&source.id).is_some_and(|known| known.kind == source.kind)
     }
 
@@ -233,7 +233,7 @@ mod tests {
     async fn a_file_that_hangs_delays_no_write_of_another_source() {
         let fixture = Fixture::open().await;
         let path = fixture.token.to_str().unwrap();
-        let hung = fixture.registry.state.connectors.secret_files().hang(path).await;
+        let hung = fixture.registry.state.connectors.secret_files().hang(path);
         // Another source with the same file is declared: its writer waits for the file.
         let mut other = Source::clone(&fixture.registry.state.snapshot().effective_sources[&id("secret")]);
         other.id = id("other");

@@ -353,7 +353,8 @@ impl State {
         if known.packed().body == after.body {
             return;
         }
-        writer.segments.insert(after.source.clone(), Arc::new(Segment::with_prefix(after.clone())));
+        let segment = Segment::with_prefix(after.clone()).replacing(known);
+        writer.segments.insert(after.source.clone(), Arc::new(segment));
         if let Some(catalog_source) = self.build_catalog_source(&mut writer, &after.source) {
             writer.catalog_sources.insert(after.source.clone(), catalog_source);
         }
@@ -379,11 +380,15 @@ impl State {
 
     /// Loads built-in tools with the values of their references, and adds them to the catalogue.
     pub(super) async fn publish_builtins(&self, source: &Source, references: &ReferenceValues) {
+        let mut writer = self.writer.lock().await;
+        // Another declaration may have been published while the files of this one were read.
+        if !self.snapshot().has_connection(source) {
+            return;
+        }
         if let Err(error) = self.connectors.builtins().load_source(source, references) {
             tracing::warn!(server_name = %source.id, %error, "built-in tools cannot be used");
             return;
         }
-        let mut writer = self.writer.lock().await;
         if let Some(catalog_source) = self.build_catalog_source(&mut writer, &source.id) {
             writer.catalog_sources.insert(source.id.clone(), catalog_source);
             self.publish(&mut writer, self.snapshot.load().statuses.clone());

@@ -208,6 +208,18 @@ proptest! {
     }
 
     #[test]
+    fn a_replaced_text_makes_another_key(sources in sample_sources()) {
+        let replaced = sources.iter().map(build_source).map(|source| {
+            let packed = source.segment.packed().clone();
+            let same = if source.options.builtin { Segment::without_prefix(packed) } else { Segment::with_prefix(packed) };
+            let segment = Arc::new(same.replacing(&source.segment));
+            Arc::new(CatalogSource::new(segment, source.state.clone(), source.options.clone()))
+        });
+        let after = View::full(Arc::new(Catalog::build(1, replaced.collect())));
+        prop_assert_eq!(full_view(1, &sources).key() == after.key(), sources.is_empty());
+    }
+
+    #[test]
     fn a_change_of_a_tool_outside_the_view_keeps_its_key(sources in sample_sources(), mask in sample_mask()) {
         let mut changed = sources.clone();
         let mut has_changed = false;

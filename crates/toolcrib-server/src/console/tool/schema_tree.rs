@@ -4,8 +4,7 @@
 
 use maud::{Markup, html};
 use serde_json::Value;
-use toolcrib::catalog::outline;
-use toolcrib::catalog::outline::{ArgumentList, ArgumentOutline};
+use toolcrib::catalog::outline::{self, ArgumentList, ArgumentOutline};
 
 use crate::console::history::render_code_spans;
 use crate::console::text::format_count;

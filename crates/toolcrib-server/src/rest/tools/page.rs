@@ -64,7 +64,7 @@ impl ToolListQuery {
     /// Renders the page. Provider formats are a plain array, so their next page is in the `Link` header.
     pub(super) fn render(&self, registry: &Registry, view: &View) -> Result<RenderedBody> {
         let limit = self.limit.unwrap_or(if self.format == Format::Json { DEFAULT_TOOLS_PER_PAGE } else { usize::MAX });
-        let mut scope = ContentScope::of_list(view, self.source.as_ref());
+        let mut scope = ContentScope::for_list(view, self.source.as_ref());
         let page = match (self.state, self.format) {
             (Some(ToolStateFilter::Deprecated), Format::Json) => {
                 // Removed tools are in the inventory and not in the view.

@@ -198,7 +198,7 @@ async fn send_once(connection: &McpConnection, request: &UpstreamRequest<'_>) ->
         }),
         ..RequestOptions::with_deadline(request.deadline().at)
     };
-    if let Some(trace) = request.trace() {
+    if let Some(trace) = request.span() {
         trace.add_to_headers(&mut options.headers);
     }
     request.send_over(&connection.client, &options).await.map_err(|error| FailedAttempt { error, pending_questions })
@@ -221,9 +221,9 @@ impl UpstreamRequest<'_> {
     }
 
     /// Span to propagate; only calls have one.
-    fn trace(&self) -> Option<&Trace> {
+    fn span(&self) -> Option<&Trace> {
         match self {
-            UpstreamRequest::Call(call) => call.trace,
+            UpstreamRequest::Call(call) => call.span,
             UpstreamRequest::Request(_) => None,
         }
     }
@@ -265,7 +265,7 @@ impl ToolCall<'_> {
     /// nothing is added.
     fn build_meta(&self, era: Era) -> Option<Cow<'_, RawValue>> {
         let level = self.context.log_level.as_deref().filter(|_| era == Era::Modern);
-        let trace = self.trace.map(Trace::propagated_fields).unwrap_or_default();
+        let trace = self.span.map(Trace::propagated_fields).unwrap_or_default();
         if level.is_none() && trace.is_empty() {
             return self.meta.map(Cow::Borrowed);
         }

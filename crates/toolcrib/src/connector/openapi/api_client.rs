@@ -95,7 +95,7 @@ impl ApiClient<'_> {
         let mut authorized = request.clone();
         apply_auth(&self.auth.values, tokens, &mut authorized.url, &mut authorized.headers)
             .map_err(OutboundError::Rejected)?;
-        if let Some(trace) = self.call.trace {
+        if let Some(trace) = self.call.span {
             trace.add_to_headers(&mut authorized.headers);
         }
         // Credentials are added before the policy is checked, because they may change the URL.

@@ -19,8 +19,7 @@ use toolcrib_core::percent;
 use toolcrib_core::source::PollSettings;
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::{Code, Error, Result};
-use toolcrib_openapi::expression;
-use toolcrib_openapi::expression::{Scope, evaluate, is_expression};
+use toolcrib_openapi::expression::{self, Scope, evaluate, is_expression};
 use url::Url;
 
 use super::api_client::ApiClient;
@@ -196,7 +195,7 @@ impl Poller<'_> {
         Error::new(Code::ToolExecutionFailed, format!("`{}` {what}", self.request.label))
     }
 
-    /// Sends a progress notification. A full channel loses it: polling does not wait for a slow reader.
+    /// Sends a progress notification. Calls the listener, which must not block.
     fn report_progress(&self, attempt: u64, status: Option<&str>) {
         let Some(on_progress) = &self.client.call.context.on_progress else { return };
         let message = json!({ "progress": attempt, "message": status.unwrap_or("in progress") });

@@ -51,7 +51,7 @@ fn build_call(execution: ExecutionMode, arguments: &Value, context: CallContext)
         is_idempotent,
         deadline: CallDeadline::after(Duration::from_secs(60)),
         context: Box::leak(Box::new(context)),
-        trace: None,
+        span: None,
         response_recorder: None,
         tool_caller: None,
     }

@@ -43,7 +43,7 @@ impl WorkflowRun<'_> {
             // All steps share the deadline of the workflow; the API's own timeout bounds each of them.
             deadline: Some(CallDeadline::after(self.call.deadline.remaining().min(target.call_timeout))),
             cancel: caller.cancel.clone(),
-            trace: self.call.trace.cloned(),
+            trace: self.call.span.cloned(),
             consent: caller.consent,
             client: caller.client,
             stateless: caller.stateless,

@@ -113,7 +113,7 @@ impl WorkflowRun<'_> {
     /// Finds the tool of an operation. Discovers the source first if it never was.
     async fn find_operation(&self, source: &Source, reference: &OperationReference) -> Result<Option<TargetTool>> {
         let id = &source.id;
-        let catalog_source = &self.tools.source_tools(id, self.call.trace).await?;
+        let catalog_source = &self.tools.source_tools(id, self.call.span).await?;
         let Some((position, operation)) = self.connector.operations.find(catalog_source, reference).await? else {
             return Ok(None);
         };
