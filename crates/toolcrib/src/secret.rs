@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Files are read first, on blocking threads and each once (`SecretFiles`); everything else is derived from the
-//! [`ReferenceValues`] in memory: the resolved configuration, the connection fingerprint and the redacted values.
+//! `ReferenceValues` in memory: the resolved configuration, the connection fingerprint and the redacted values.
 
 mod files;
 mod source_references;

@@ -61,11 +61,11 @@ impl CallOutput {
     /// Returns the text blocks of the content, one per line; empty if there is none.
     pub fn text(&self) -> String {
         #[derive(serde::Deserialize)]
-        struct TextBlock {
+        struct ContentBlock {
             #[serde(default)]
             text: Option<String>,
         }
-        let blocks: Vec<TextBlock> = serde_json::from_str(self.content()).unwrap_or_default();
+        let blocks: Vec<ContentBlock> = serde_json::from_str(self.content()).unwrap_or_default();
         blocks.into_iter().filter_map(|block| block.text).collect::<Vec<_>>().join("\n")
     }
 
