@@ -173,13 +173,8 @@ fn change_one_tool(offered: &[Box<RawValue>]) -> Result<Vec<Box<RawValue>>> {
 /// State of the source as the inventory would have it.
 fn source_state(packed: &PackedManifest) -> SourceState {
     SourceState {
-        kind: "mcp".into(),
-        origin: Origin::Config,
-        definition: Fingerprint::digest(packed.source.as_str()),
-        declared_enabled: None,
-        enabled: true,
-        removed: false,
         manifest: Some(packed.fingerprint),
         tools: packed.tools.iter().map(|tool| (tool.name.clone(), ToolState::default())).collect(),
+        ..SourceState::new("mcp", Origin::Config, Fingerprint::digest(packed.source.as_str()), None)
     }
 }

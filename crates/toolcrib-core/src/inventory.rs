@@ -147,16 +147,7 @@ impl Inventory {
             Event::SourceDeclared { source, kind, origin, definition, enabled } => {
                 // A source that was removed before gets its tools back, with their dates and settings.
                 let tools = self.sources.get(source).map(|old| old.tools.clone()).unwrap_or_default();
-                let state = SourceState {
-                    kind: kind.clone(),
-                    origin: *origin,
-                    definition: *definition,
-                    declared_enabled: *enabled,
-                    enabled: enabled.unwrap_or(true),
-                    removed: false,
-                    manifest: None,
-                    tools,
-                };
+                let state = SourceState { tools, ..SourceState::new(kind, *origin, *definition, *enabled) };
                 self.sources.insert(source.clone(), Arc::new(state));
             }
             Event::SourceChanged { source, kind, origin, definition, enabled } => self.update_source(source, |state| {
@@ -308,6 +299,20 @@ impl Inventory {
 }
 
 impl SourceState {
+    /// Returns the state after a declaration: not discovered yet, and enabled unless the declaration says otherwise.
+    pub fn new(kind: &str, origin: Origin, definition: Fingerprint, enabled: Option<bool>) -> SourceState {
+        SourceState {
+            kind: kind.to_owned(),
+            origin,
+            definition,
+            declared_enabled: enabled,
+            enabled: enabled.unwrap_or(true),
+            removed: false,
+            manifest: None,
+            tools: BTreeMap::new(),
+        }
+    }
+
     /// Computes a delta by tool names alone, where the content of the previous manifest cannot be read: additions and
     /// removals are known, changes of a tool are not.
     fn delta_by_names(&self, after: &PackedManifest) -> Delta {

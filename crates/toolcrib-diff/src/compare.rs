@@ -67,16 +67,8 @@ pub fn compare(old: &Tool, new: &Tool, budget: &mut WorkBudget) -> ToolCompariso
     let mut findings = Findings::default();
     // Texts are compared as the source sent them, so that a change of the sanitiser is not a change of the tool.
     for (field, old, new) in [
-        (
-            "title",
-            original_text(old, "title", old.listing.title.as_deref()),
-            original_text(new, "title", new.listing.title.as_deref()),
-        ),
-        (
-            "description",
-            original_text(old, "description", Some(&old.listing.description)),
-            original_text(new, "description", Some(&new.listing.description)),
-        ),
+        ("title", original_title(old), original_title(new)),
+        ("description", original_description(old), original_description(new)),
     ] {
         if old != new {
             findings.add(ChangeClass::Text, || format!("its {field} changed"));
@@ -107,11 +99,20 @@ pub fn compare(old: &Tool, new: &Tool, budget: &mut WorkBudget) -> ToolCompariso
     findings.into_comparison()
 }
 
-/// Returns a text field as the source sent it, as canonical JSON: before sanitising, and without the placeholder that
-/// replaces a missing description.
-pub(crate) fn original_text(tool: &Tool, field: &str, sanitized: Option<&str>) -> Option<String> {
-    let is_placeholder = field == "description" && tool.notes.contains(&ToolNote::NoDescription);
-    let sanitized = sanitized.filter(|_| !is_placeholder);
+/// Returns the title as the source sent it, as canonical JSON: before sanitising.
+pub(crate) fn original_title(tool: &Tool) -> Option<String> {
+    original_text(tool, "title", tool.listing.title.as_deref())
+}
+
+/// Returns the description as the source sent it, as canonical JSON: before sanitising, and without the placeholder that
+/// replaces a missing one.
+pub(crate) fn original_description(tool: &Tool) -> Option<String> {
+    let is_placeholder = tool.notes.contains(&ToolNote::NoDescription);
+    original_text(tool, "description", Some(tool.listing.description.as_str()).filter(|_| !is_placeholder))
+}
+
+/// Returns a text field as the source sent it, or else as it is listed.
+fn original_text(tool: &Tool, field: &str, sanitized: Option<&str>) -> Option<String> {
     canonical_json(tool.original.get(field)).or_else(|| canonical_json(sanitized.map(json::raw_string).as_deref()))
 }
 

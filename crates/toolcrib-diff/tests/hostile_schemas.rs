@@ -282,14 +282,8 @@ fn tool(schema: &NamedSchema) -> Tool {
 fn build_view(schemas: &[NamedSchema]) -> View {
     let manifest = pack(schemas);
     let state = SourceState {
-        kind: "mcp".into(),
-        origin: Origin::Config,
-        definition: Fingerprint::digest("x"),
-        declared_enabled: None,
-        enabled: true,
-        removed: false,
         manifest: Some(manifest.fingerprint),
-        tools: Default::default(),
+        ..SourceState::new("mcp", Origin::Config, Fingerprint::digest("x"), None)
     };
     let segment = Arc::new(Segment::with_prefix(Arc::new(manifest)));
     let part =

@@ -108,14 +108,8 @@ pub(crate) mod tests {
         let tools = TOOLS.map(|name| to_raw_value(&json!({ "name": name })).unwrap());
         let packed = PackedManifest::new(&Manifest::new(&id, &tools, Vec::new(), &ToolLimits::default())).unwrap();
         let state = SourceState {
-            kind: "mcp".into(),
-            origin: Origin::Config,
-            definition: Fingerprint::digest("x"),
-            declared_enabled: None,
-            enabled: true,
-            removed: false,
             manifest: Some(packed.fingerprint),
-            tools: Default::default(),
+            ..SourceState::new("mcp", Origin::Config, Fingerprint::digest("x"), None)
         };
         let options = SourceOptions { kind: "mcp".into(), ..SourceOptions::default() };
         Arc::new(CatalogSource::new(Arc::new(Segment::with_prefix(Arc::new(packed))), Arc::new(state), options))

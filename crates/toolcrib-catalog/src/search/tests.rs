@@ -32,14 +32,9 @@ fn build_source(source: TestSource) -> Arc<CatalogSource> {
     let packed = PackedManifest::new(&manifest).unwrap();
     let disabled = |name: &str| ToolState { disabled: source.disabled.contains(&name), ..ToolState::default() };
     let state = SourceState {
-        kind: "mcp".into(),
-        origin: Origin::Config,
-        definition: Fingerprint::digest("x"),
-        declared_enabled: None,
-        enabled: true,
-        removed: false,
         manifest: Some(packed.fingerprint),
         tools: packed.tools.iter().map(|tool| (tool.name.clone(), disabled(&tool.name))).collect(),
+        ..SourceState::new("mcp", Origin::Config, Fingerprint::digest("x"), None)
     };
     let ruled = |names: &[&str], verdict| -> Vec<Rule> {
         names.iter().map(|name| Rule { glob: (*name).into(), verdict }).collect()

@@ -7,7 +7,8 @@ use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::tool::Tool;
 
 use super::{
-    ToolComparison, WorkBudget, canonical_json, changed_unknown_fields, compare, likely_renames, original_text,
+    ToolComparison, WorkBudget, canonical_json, changed_unknown_fields, compare, likely_renames, original_description,
+    original_title,
 };
 
 /// Compares two manifests in one pass over their sorted lists. Only tools whose fingerprints differ are parsed. Without a
@@ -44,16 +45,8 @@ pub fn compare_versions(old: &Tool, new: &Tool, budget: &mut WorkBudget) -> Tool
 /// Names of the fields that differ, in the form in which the source offered them.
 fn changed_fields(old: &Tool, new: &Tool) -> Vec<String> {
     let pairs = [
-        (
-            "title",
-            original_text(old, "title", old.listing.title.as_deref()),
-            original_text(new, "title", new.listing.title.as_deref()),
-        ),
-        (
-            "description",
-            original_text(old, "description", Some(&old.listing.description)),
-            original_text(new, "description", Some(&new.listing.description)),
-        ),
+        ("title", original_title(old), original_title(new)),
+        ("description", original_description(old), original_description(new)),
         ("inputSchema", offered_schema(old), offered_schema(new)),
         ("outputSchema", canonical_json(old.output_schema.as_deref()), canonical_json(new.output_schema.as_deref())),
         (

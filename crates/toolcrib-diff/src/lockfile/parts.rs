@@ -18,7 +18,7 @@ use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::tool::Tool;
 use toolcrib_schema::{NormalForm, WorkBudget};
 
-use crate::compare::{EXECUTION_FIELD, EffectHints, TaskSupport, is_hint, original_text};
+use crate::compare::{EXECUTION_FIELD, EffectHints, TaskSupport, is_hint, original_description, original_title};
 
 /// Fingerprints of the parts of a tool. The field names are the keys of the lockfile.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -72,10 +72,7 @@ impl ToolParts {
         other: Option<&ToolParts>,
         budget: &mut WorkBudget,
     ) -> ToolParts {
-        let mut texts = vec![
-            original_text(tool, "title", tool.listing.title.as_deref()).unwrap_or_default(),
-            original_text(tool, "description", Some(&tool.listing.description)).unwrap_or_default(),
-        ];
+        let mut texts = vec![original_title(tool).unwrap_or_default(), original_description(tool).unwrap_or_default()];
         // The full input schema, where the listed one was pruned.
         let spec = tool.parse_execution_spec();
         let full = spec.as_ref().and_then(|spec| spec.input_schema.as_deref());

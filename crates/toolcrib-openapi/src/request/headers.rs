@@ -86,7 +86,8 @@ fn header_value(parameter: &OperationParameter, value: &Value) -> Result<Option<
                 | ParameterStyle::DeepObject
                 | ParameterStyle::Cookie => ParameterStyle::Simple,
             };
-            let text = value_writer(parameter, style, *explode, EscapeMode::Unescaped).write_text(value)?;
+            let text = ValueWriter::new(parameter, style, *explode, EscapeMode::Unescaped, MAX_HEADER_BYTES)
+                .write_text(value)?;
             text.or_else(|| parameter.required.then(String::new))
         }
         // Header values are not percent-encoded; `check_header_value` rejects what cannot be sent.
@@ -107,8 +108,14 @@ pub(super) fn build_cookies(operation: &Operation, arguments: &Map<String, Value
             // The style `cookie` sends values as they are.
             Serialization::Style { style: ParameterStyle::Cookie, explode, .. } => {
                 // Unescaped values are checked one by one below.
-                let pairs = value_writer(parameter, ParameterStyle::Cookie, *explode, EscapeMode::Unescaped)
-                    .write_pairs(value)?;
+                let pairs = ValueWriter::new(
+                    parameter,
+                    ParameterStyle::Cookie,
+                    *explode,
+                    EscapeMode::Unescaped,
+                    MAX_HEADER_BYTES,
+                )
+                .write_pairs(value)?;
                 for (name, value) in require_nonempty(&parameter.argument, parameter.required, pairs)? {
                     cookies.push(check_cookie(&parameter.argument, name, value)?);
                 }
@@ -116,7 +123,8 @@ pub(super) fn build_cookies(operation: &Operation, arguments: &Map<String, Value
             Serialization::Style { style, explode, allow_reserved } => {
                 // Other styles percent-encode.
                 let escape = if *allow_reserved { escape::RESERVED_IN_COOKIE } else { EscapeMode::Unreserved };
-                let pairs = value_writer(parameter, *style, *explode, escape).write_pairs(value)?;
+                let pairs =
+                    ValueWriter::new(parameter, *style, *explode, escape, MAX_HEADER_BYTES).write_pairs(value)?;
                 cookies.extend(require_nonempty(&parameter.argument, parameter.required, pairs)?);
             }
             Serialization::Content { media_type } => {
@@ -127,23 +135,6 @@ pub(super) fn build_cookies(operation: &Operation, arguments: &Map<String, Value
         }
     }
     Ok(cookies)
-}
-
-/// Returns the writer of a parameter.
-fn value_writer(
-    parameter: &OperationParameter,
-    style: ParameterStyle,
-    explode: bool,
-    escape: EscapeMode,
-) -> ValueWriter<'_> {
-    ValueWriter {
-        argument: &parameter.argument,
-        name: &parameter.name,
-        style,
-        explode,
-        escape,
-        max_bytes: MAX_HEADER_BYTES,
-    }
 }
 
 /// Rejects control characters, and white space at the ends, which servers trim.

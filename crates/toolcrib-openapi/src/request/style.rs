@@ -11,7 +11,7 @@
 
 use serde_json::{Map, Value};
 use toolcrib_core::error::{Error, Result};
-use toolcrib_core::execution::ParameterStyle;
+use toolcrib_core::execution::{OperationParameter, ParameterStyle};
 
 use super::escape::EscapeMode;
 use super::{invalid_argument, to_plain_text};
@@ -40,7 +40,19 @@ pub(super) struct ValueWriter<'a> {
     pub(super) max_bytes: usize,
 }
 
-impl ValueWriter<'_> {
+impl<'a> ValueWriter<'a> {
+    /// Returns the writer of a parameter.
+    pub(super) fn new(
+        parameter: &'a OperationParameter,
+        style: ParameterStyle,
+        explode: bool,
+        escape: EscapeMode,
+        max_bytes: usize,
+    ) -> ValueWriter<'a> {
+        let OperationParameter { argument, name, .. } = parameter;
+        ValueWriter { argument, name, style, explode, escape, max_bytes }
+    }
+
     /// Serialises as text: simple, label or matrix. `None` if the value is undefined.
     pub(super) fn write_text(&self, value: &Value) -> Result<Option<String>> {
         let flat = FlatValue::from_value(value);

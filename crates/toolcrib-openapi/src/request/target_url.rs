@@ -7,7 +7,7 @@
 
 use serde_json::{Map, Value};
 use toolcrib_core::error::{Code, Error, Result};
-use toolcrib_core::execution::{Operation, OperationParameter, ParameterLocation, ParameterStyle, Serialization};
+use toolcrib_core::execution::{Operation, OperationParameter, ParameterLocation, Serialization};
 use toolcrib_core::percent;
 
 use super::escape::{self, EscapeMode};
@@ -153,7 +153,9 @@ fn serialize_path_value(parameter: &OperationParameter, value: &Value) -> Result
         _ if value.is_null() => String::new(),
         Serialization::Style { style, explode, allow_reserved } => {
             let escape = if *allow_reserved { escape::RESERVED_IN_PATH } else { EscapeMode::Unreserved };
-            value_writer(parameter, *style, *explode, escape).write_text(value)?.unwrap_or_default()
+            ValueWriter::new(parameter, *style, *explode, escape, MAX_REQUEST_URL_LEN)
+                .write_text(value)?
+                .unwrap_or_default()
         }
         Serialization::Content { media_type } => EscapeMode::Unreserved.encode_value(&serialize_as(value, media_type)),
     })
@@ -213,7 +215,7 @@ fn query_pairs(parameter: &OperationParameter, arguments: &Map<String, Value>) -
         }
         Serialization::Style { style, explode, allow_reserved } => {
             let escape = if *allow_reserved { escape::RESERVED_IN_QUERY } else { EscapeMode::Unreserved };
-            value_writer(parameter, *style, *explode, escape).write_pairs(value)?
+            ValueWriter::new(parameter, *style, *explode, escape, MAX_REQUEST_URL_LEN).write_pairs(value)?
         }
         Serialization::Content { media_type } => {
             // A form within a parameter is encoded twice: as a form, and as a value.
@@ -247,23 +249,6 @@ fn serialize_querystring(parameter: &OperationParameter, value: &Value) -> Resul
         (_, _) => EscapeMode::Unreserved.encode_value(&serialize_as(value, media_type)),
     };
     Ok(vec![text])
-}
-
-/// Returns the writer of a parameter.
-fn value_writer(
-    parameter: &OperationParameter,
-    style: ParameterStyle,
-    explode: bool,
-    escape: EscapeMode,
-) -> ValueWriter<'_> {
-    ValueWriter {
-        argument: &parameter.argument,
-        name: &parameter.name,
-        style,
-        explode,
-        escape,
-        max_bytes: MAX_REQUEST_URL_LEN,
-    }
 }
 
 /// A piece of a path or query: literal text or a parameter in braces.

@@ -11,6 +11,7 @@ use toolcrib::config::ExposeMode;
 use toolcrib_mcp::server::Service;
 use toolcrib_mcp::{ClientOptions, ConnectionEvent, Era, McpClient};
 use toolcrib_server::{Bridge, McpService};
+use toolcrib_testkit::observe::wait_until_async;
 use toolcrib_testkit::programs::{scripted_source, with_settings};
 
 use super::support::{connect_client, open_with_processes, result_text, send_request, serve_http};
@@ -189,11 +190,6 @@ async fn an_unanswered_elicitation_does_not_block_other_calls() {
     let elicited = async || result_text(&call_tool(&other, "s__elicit", json!({})).await);
     assert_eq!(elicited().await, r#"{"action":"decline"}"#);
     // The open elicitation ends with the timeout of its call; after that, others are forwarded again.
-    let asked_again = async {
-        while !elicited().await.contains("accept") {
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-        }
-    };
-    tokio::time::timeout(super::support::TEST_TIMEOUT, asked_again).await.unwrap();
+    wait_until_async("the elicitation is forwarded", async || elicited().await.contains("accept")).await;
     registry.close().await;
 }

@@ -60,7 +60,8 @@ impl SecretFiles {
     /// Returns the read of a path that is in progress, or starts one.
     fn start(&self, path: &str) -> RunningRead {
         let mut running = self.running.lock();
-        if let Some(read) = running.get(path) {
+        // The channel of a read that was interrupted is closed; such a read is started again.
+        if let Some(read) = running.get(path).filter(|read| read.content.has_changed().is_ok()) {
             return read.clone();
         }
         let (sender, content) = watch::channel(None);

@@ -88,14 +88,9 @@ fn build_source(sample: &SampleSource) -> Arc<CatalogSource> {
         ..ToolState::default()
     };
     let state = SourceState {
-        kind: "mcp".into(),
-        origin: Origin::Config,
-        definition: Fingerprint::digest("x"),
-        declared_enabled: None,
-        enabled: true,
-        removed: false,
         manifest: Some(packed.fingerprint),
         tools: sample.tools.iter().map(|tool| (tool.name.to_owned(), state(tool))).collect(),
+        ..SourceState::new("mcp", Origin::Config, Fingerprint::digest("x"), None)
     };
     let builtin = sample.id == "core";
     let rules = sample.rule.map(|(glob, verdict)| Rule { glob: glob.into(), verdict });

@@ -85,14 +85,9 @@ fn build_source(
     let about = if server.len() > id.as_str().len() { format!("{server}. {description}") } else { description.into() };
     let packed = PackedManifest::new(&manifest.with_about(Some(&about)))?;
     let state = SourceState {
-        kind: "mcp".into(),
-        origin: Origin::Runtime,
-        definition: Fingerprint::digest(id.as_str()),
-        declared_enabled: None,
-        enabled: true,
-        removed: false,
         manifest: Some(packed.fingerprint),
         tools: packed.tools.iter().map(|tool| (tool.name.clone(), ToolState::default())).collect(),
+        ..SourceState::new("mcp", Origin::Runtime, Fingerprint::digest(id.as_str()), None)
     };
     let options = SourceOptions { kind: "mcp".into(), ..SourceOptions::default() };
     Ok(CatalogSource::new(Arc::new(Segment::with_prefix(Arc::new(packed))), Arc::new(state), options))
