@@ -2,15 +2,26 @@
 //! longer than a startup may: callers that will count soon call [`load_tokenizer`] on another thread, and no list needs
 //! a count.
 //!
+//! Builds without the feature `tokens` estimate instead; estimates are not stored.
+//!
 //! Models of other vendors count differently; one tokenizer for all makes sources comparable with each other.
 
+#[cfg(feature = "tokens")]
 use tiktoken_rs::o200k_base_singleton;
 
 /// Number of tokens of a text. Special tokens such as `<|endoftext|>` count as ordinary text. May block for the time of
 /// loading.
+#[cfg(feature = "tokens")]
 pub fn count(text: &str) -> usize {
     let tokenizer = o200k_base_singleton();
     split_long_whitespace(text).map(|piece| tokenizer.count_ordinary(piece)).sum()
+}
+
+/// Estimated number of tokens of a text, for builds without a tokenizer: three bytes each, which is more than English
+/// text and JSON have on average, so that a text within a limit stays within it.
+#[cfg(not(feature = "tokens"))]
+pub fn count(text: &str) -> usize {
+    text.len().div_ceil(3)
 }
 
 /// Truncates a text to a number of tokens, at the end of a word if possible.
@@ -43,14 +54,17 @@ pub fn truncate_to_tokens(text: &str, max_tokens: usize) -> &str {
 /// Loads the tokenizer unless it is loaded already.
 /// Blocks; meant for a thread of its own.
 pub fn load_tokenizer() {
+    #[cfg(feature = "tokens")]
     o200k_base_singleton();
 }
 
 /// Maximum run of white space in bytes that the tokenizer gets: it backtracks over the whole run and panics on a very
 /// long one.
+#[cfg(feature = "tokens")]
 const MAX_WHITESPACE_RUN: usize = 8 * 1024;
 
 /// Splits a text only inside runs of white space that are too long.
+#[cfg(feature = "tokens")]
 fn split_long_whitespace(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -64,6 +78,7 @@ fn split_long_whitespace(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Byte position of the next split, or the end of the text.
+#[cfg(feature = "tokens")]
 fn next_split(text: &str) -> usize {
     let mut whitespace_run = 0;
     for (position, character) in text.char_indices() {
@@ -79,7 +94,7 @@ fn next_split(text: &str) -> usize {
     text.len()
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "tokens"))]
 mod tests {
     use super::*;
 

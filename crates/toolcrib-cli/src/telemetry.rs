@@ -1,27 +1,13 @@
 //! Tracing of commands: the trace a command belongs to, and the export of its spans over OTLP when the standard
-//! `OTEL_*` variables ask for it. Export never delays the work: a slow or unreachable collector only loses spans.
-//!
-//! The library records finished spans in a bounded queue and knows nothing of OpenTelemetry. Here `settings` reads the
-//! variables, `export` drains the queue in a task, `span` converts, and `client` sends. Without an endpoint there is
-//! no queue and no task.
-
-mod client;
-mod export;
-mod settings;
-mod span;
+//! `OTEL_*` variables ask for it (`toolcrib::otel`).
 
 use std::time::{Duration, Instant, SystemTime};
 
+use toolcrib::otel::{ExportTask, start_export};
 use toolcrib::spans::{FinishedSpan, SpanDetails, SpanError, SpanQueue};
 use toolcrib::{Result, Trace};
 
 use crate::exit::CommandOutcome;
-use export::ExportTask;
-use settings::TraceExport;
-
-/// Maximum number of finished spans waiting for export; further ones are dropped and counted. Eight batches of the
-/// export task.
-const MAX_QUEUED_SPANS: usize = 4096;
 
 /// Time at the end of a command to export the remaining spans. A collector that does not respond delays a command by
 /// no more than this.
@@ -89,26 +75,6 @@ impl CommandSpan {
             });
         }
         export_task.finish(FINAL_EXPORT_TIMEOUT).await;
-    }
-}
-
-/// Starts the export task if the environment asks for export; logs a warning if its settings are not supported.
-fn start_export() -> Option<(SpanQueue, ExportTask)> {
-    let sampler = match settings::read_trace_export(|name| std::env::var(name).ok()) {
-        TraceExport::Disabled => return None,
-        TraceExport::Unsupported(reason) => {
-            tracing::warn!("traces are not exported: {reason}");
-            return None;
-        }
-        TraceExport::Enabled(sampler) => sampler,
-    };
-    let (spans, finished_spans) = SpanQueue::channel(MAX_QUEUED_SPANS, sampler);
-    match ExportTask::start(spans.clone(), finished_spans) {
-        Ok(export_task) => Some((spans, export_task)),
-        Err(reason) => {
-            tracing::warn!("traces are not exported: {reason}");
-            None
-        }
     }
 }
 

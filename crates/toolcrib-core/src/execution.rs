@@ -14,6 +14,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::manifest::sanitize_schema;
@@ -49,6 +50,19 @@ pub enum ExecutionMode {
     AsyncPoll { operation: Operation, poll: PollSettings },
     /// A workflow of an Arazzo document, by id; the steps stay in the document.
     Workflow { id: String },
+}
+
+/// Response to an operation.
+#[derive(Debug, Clone)]
+pub struct OperationResponse {
+    pub status: u16,
+    /// Names in any case; a name can occur more than once.
+    pub headers: Vec<(String, String)>,
+    /// Parsed if it is JSON, else a string. `None` if it is empty, truncated, compressed or binary.
+    pub body: Option<Value>,
+    /// URL and method of the request that was sent.
+    pub url: String,
+    pub method: String,
 }
 
 /// Operation of an OpenAPI document: the target of its request and how arguments map to it.

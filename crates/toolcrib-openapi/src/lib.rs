@@ -1,8 +1,7 @@
 //! OpenAPI documents: converts their operations into tools, and builds the HTTP request for a call.
 //!
 //! Documents are read as untyped JSON, operation by operation: real documents often violate the specification, and a
-//! broken part does not affect the others. It is reported with its JSON pointer and a reason. Fetching documents and
-//! sending requests is left to the connector.
+//! broken part does not affect the others. It is reported with its JSON pointer and a reason.
 //!
 //! ```text
 //! parser        text -> untyped value, without examples
@@ -10,12 +9,16 @@
 //! convert       finds operations, names them (tool_names), converts each (operation, parameters, schema,
 //!               security, servers) and builds tools with an execution specification (tool)
 //! request       execution specification + arguments -> HTTP request, on every call
+//! client        the connector (feature `http`): loads documents, sends requests, returns results
 //! ```
 //!
 //! The document is only needed for the conversion; a call reads the stored execution specification.
 
 pub mod expression;
 pub mod request;
+
+#[cfg(feature = "http")]
+pub mod client;
 
 mod convert;
 mod operation;

@@ -1,5 +1,5 @@
 //! Arazzo 1.0 documents: workflows whose steps are operations of OpenAPI documents. Parses documents tolerantly and
-//! executes workflows as a state machine; the connector calls the tools of the operations.
+//! executes workflows as a state machine without I/O; the connector calls the tools of the operations.
 //!
 //! A document passes through these stages:
 //!
@@ -9,10 +9,10 @@
 //! run.rs       Workflow + inputs -> WorkflowExecution, a state machine that asks for one call at a time
 //! criterion.rs, condition.rs, jsonpath.rs, lexer.rs   conditions of steps and actions, under one budget
 //! payload.rs   request bodies of steps
+//! runner.rs    connector: loads the document, finds the tools of operations, calls them through a `ToolCaller`
 //! ```
 //!
-//! Runtime expressions (`$inputs.id`, `$response.body#/id`) are resolved in `expression`. Loading documents, finding
-//! the tools of operations and calling them through the registry belong to `connector/workflow` of the library.
+//! Runtime expressions (`$inputs.id`, `$response.body#/id`) are resolved in `toolcrib_openapi::expression`.
 
 mod budget;
 mod condition;
@@ -23,6 +23,7 @@ mod lexer;
 mod parse;
 mod payload;
 mod run;
+mod runner;
 mod tool;
 
 use std::collections::BTreeSet;
@@ -35,10 +36,8 @@ use toolcrib_core::manifest::SkippedTool;
 pub use budget::ConditionBudget;
 pub use criterion::Criterion;
 pub use payload::RequestBodyTemplate;
-pub use run::{
-    MAX_STEPS_PER_RUN, NextAction, OperationArguments, OperationBody, OperationCall, OperationResponse,
-    WorkflowExecution,
-};
+pub use run::{MAX_STEPS_PER_RUN, NextAction, OperationArguments, OperationBody, OperationCall, WorkflowExecution};
+pub use runner::WorkflowConnector;
 pub use tool::build_workflow_tool;
 
 /// A parsed document: the workflows that can be executed, and why others cannot.

@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use toolcrib_core::error::{Code, Error, Result};
-use toolcrib_core::execution::ParameterLocation;
+use toolcrib_core::execution::{OperationResponse, ParameterLocation};
 use toolcrib_core::text::{did_you_mean, sanitize_truncated};
 use toolcrib_openapi::expression::{FillBudget, Scope, approximate_size, fill_value, fill_within};
 
@@ -31,7 +31,7 @@ use super::payload::is_absent_input;
 use super::{ActionKind, ArazzoDocument, ConditionBudget, JumpTarget, SourceDescriptionKind, StepTarget, WorkflowStep};
 
 use frame::{WorkflowFrame, WorkflowPurpose};
-pub use protocol::{NextAction, OperationArguments, OperationBody, OperationCall, OperationResponse};
+pub use protocol::{NextAction, OperationArguments, OperationBody, OperationCall};
 use step_result::StepResult;
 
 /// Maximum number of steps of one execution, including nested workflows and repetitions. Ends loops of `goto` and

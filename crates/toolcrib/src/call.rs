@@ -14,10 +14,8 @@
 //! after the request was sent                 TOOL_EXECUTION_FAILED
 //! ```
 
-// The builder, the context and the result of a call.
+// The builder of a call; context and result are types of `toolcrib-connector`.
 mod builder;
-mod context;
-mod output;
 
 // The steps of a call, and other requests.
 mod arguments;
@@ -33,7 +31,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde::Serialize;
 use serde_json::Value;
-use serde_json::value::{RawValue, to_raw_value};
+use serde_json::value::to_raw_value;
 use toolcrib_catalog::CatalogSource;
 use toolcrib_core::source::{ResultText, SourceSettings};
 use toolcrib_core::text::sanitize_truncated;
@@ -41,7 +39,7 @@ use toolcrib_core::time::format_duration;
 use toolcrib_core::tool::{ParsedToolName, parse_tool_name};
 use toolcrib_core::{Code, Error, Result, ResultExt, Source, SourceId, Timestamp};
 
-use crate::connector::{CallFailure, ResponseRecorder, ToolCall, ToolCaller, ToolResult};
+use crate::connector::{CallFailure, ToolCall, ToolCaller, ToolResult};
 use crate::connectors::Connectors;
 use crate::monitoring::Monitoring;
 use crate::redact::Redactor;
@@ -56,14 +54,14 @@ use arguments::{ValidatedArguments, ValidationPermits, invalid_arguments_error};
 use check::{check_enabled, check_policy};
 use recorder::{CallError, CallProgress, CallRecorder};
 
+pub use crate::result_pages::is_cursor as is_result_cursor;
 pub use builder::Call;
 pub(crate) use check::{explain_source, find_tool};
-pub use context::{
-    CallContext, CallDeadline, ClientId, InputRelay, NotificationListener, ProgressListener, QuestionError,
-    QuestionHandler, SourceQuestion,
-};
-pub use output::{CallOutput, ResultPage};
 pub use requests::McpCapability;
+pub use toolcrib_connector::{
+    CallContext, CallDeadline, CallOutput, CallRequest, ClientId, InputRelay, NotificationListener, ProgressListener,
+    QuestionError, QuestionHandler, ResultPage, ResultPaging, SourceQuestion,
+};
 
 /// Summary of a call that ended, for subscribers and the activity log. Holds neither arguments nor result. Sent for
 /// every call that ended, refused ones included.
@@ -82,10 +80,6 @@ pub struct CallFinished {
     pub elapsed_ms: u64,
 }
 
-/// If the steps before a call take less than this, the source has its full timeout, and a timeout counts for the circuit
-/// breaker.
-const MIN_DISCOVERY_DURATION: Duration = Duration::from_millis(100);
-
 /// Dispatches calls: finds the tool, checks policy and arguments, and sends the call to its source.
 #[derive(Debug)]
 pub(crate) struct Dispatcher {
@@ -98,33 +92,6 @@ pub(crate) struct Dispatcher {
     result_pages: PageStore,
     /// Bounds the argument validations that run on blocking threads.
     validation_permits: ValidationPermits,
-}
-
-/// A request to call a tool.
-pub(crate) struct CallRequest<'a> {
-    /// Name of the tool, in any accepted spelling.
-    pub(crate) name: &'a str,
-    /// Arguments as the caller sent them, not yet validated.
-    pub(crate) arguments: Value,
-    /// The caller's `_meta`.
-    pub(crate) meta: Option<Box<RawValue>>,
-    pub(crate) paging: ResultPaging,
-    /// Do not discover the source to find the tool.
-    pub(crate) skip_discovery: bool,
-    /// Records the HTTP responses behind the call; used by workflow steps.
-    pub(crate) response_recorder: Option<&'a ResponseRecorder>,
-}
-
-/// How a result above the source's `result_limit` is returned.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ResultPaging {
-    /// In pages.
-    Pages,
-    /// In pages that stay valid against the tool's output schema: the structured content is never cut, and a page is an
-    /// error if the structured content alone is too large.
-    DeclaredPages,
-    /// At once, however large.
-    Whole,
 }
 
 impl Registry {
@@ -213,7 +180,7 @@ impl Dispatcher {
         // Without a deadline of the caller, the source's own timeout applies; a discovery before the call counts towards
         // it.
         let call_timeout = settings.call_timeout();
-        let used = if discovered_in < MIN_DISCOVERY_DURATION { Duration::ZERO } else { discovered_in };
+        let used = if discovered_in < CallDeadline::MIN_DISCOVERY_DURATION { Duration::ZERO } else { discovered_in };
         let deadline = context.deadline.unwrap_or_else(|| CallDeadline::for_source(call_timeout, used));
         let validated =
             self.validation_permits.validate(tool.source(), call_spec, arguments, deadline.at, &context.cancel).await?;

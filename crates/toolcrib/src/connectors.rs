@@ -5,10 +5,16 @@
 //! and closed otherwise. Slots are created without connecting; a connector connects when it is first asked for
 //! something.
 
+pub(crate) mod builtin;
+#[cfg(feature = "mcp")]
+mod mcp;
 mod source_events;
+#[cfg(not(all(feature = "builtins", feature = "mcp", feature = "openapi", feature = "workflow")))]
+mod unsupported;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
@@ -19,13 +25,10 @@ use toolcrib_core::{Source, SourceId};
 
 use crate::breaker::{Breaker, BreakerState, BreakerView, FailureStreak};
 use crate::connector::Connector;
-use crate::connector::builtin::{BuiltinConnector, BuiltinTools};
-use crate::connector::mcp::{McpConnector, McpHttpClients};
-use crate::connector::openapi::{OpenApiClients, OpenApiConnector};
-use crate::connector::workflow::WorkflowConnector;
 use crate::redact::Redactor;
 use crate::registry::RegistryOptions;
 use crate::secret::{SecretFiles, SourceReferences};
+use builtin::{BuiltinConnector, BuiltinTools};
 
 pub use source_events::SourceEvents;
 
@@ -36,9 +39,11 @@ pub(crate) struct Connectors {
     slots: Mutex<BTreeMap<SourceId, Arc<ConnectorSlot>>>,
     builtins: Arc<BuiltinTools>,
     /// HTTP clients shared by MCP sources.
-    http_clients: Arc<McpHttpClients>,
+    #[cfg(feature = "mcp")]
+    http_clients: Arc<mcp::McpHttpClients>,
     /// HTTP clients shared by OpenAPI sources.
-    api_clients: Arc<OpenApiClients>,
+    #[cfg(feature = "openapi")]
+    api_clients: Arc<toolcrib_openapi::client::OpenApiClients>,
     /// Reads the files that references name, for all sources.
     secret_files: Arc<SecretFiles>,
     /// Settings that connectors need: clock, guard, log directory, the factory of tests.
@@ -89,13 +94,20 @@ pub struct ConnectorFactory(pub Arc<ConnectorFactoryFn>);
 /// Returns `None` for sources that get their real connector.
 pub type ConnectorFactoryFn = dyn Fn(&Source, &SourceEvents) -> Option<Arc<dyn Connector>> + Send + Sync;
 
+/// Returns the path of the file with the stderr output of a source's server, in the directory of logs.
+pub fn server_log_path(logs: &Path, id: &SourceId) -> PathBuf {
+    logs.join(format!("{id}.log"))
+}
+
 impl Connectors {
     /// Creates the table without any connection.
     pub(crate) fn new(options: &RegistryOptions, source_events: SourceEvents) -> Connectors {
         Connectors {
             slots: Mutex::default(),
             builtins: Arc::new(BuiltinTools::new(options)),
+            #[cfg(feature = "mcp")]
             http_clients: Arc::default(),
+            #[cfg(feature = "openapi")]
             api_clients: Arc::default(),
             secret_files: Arc::default(),
             options: options.clone(),
@@ -157,18 +169,35 @@ impl Connectors {
         if let Some(connector) = factory.and_then(|factory| (factory.0)(source, &self.source_events)) {
             return connector;
         }
+        #[cfg(not(any(feature = "mcp", feature = "openapi")))]
+        let _ = references;
         match &source.kind {
             SourceKind::Builtin(_) => Arc::new(BuiltinConnector::new(source.clone(), self.builtins.clone())),
+            #[cfg(feature = "openapi")]
             SourceKind::OpenApi(_) => {
+                use toolcrib_openapi::client::OpenApiConnector;
                 let clients = self.api_clients.clone();
                 let clock = self.options.clock.clone();
                 Arc::new(OpenApiConnector::new(source.clone(), clients, clock, references.clone()))
             }
-            SourceKind::Workflow(_) => Arc::new(WorkflowConnector::new(source.clone(), references.clone())),
+            #[cfg(feature = "workflow")]
+            SourceKind::Workflow(_) => {
+                Arc::new(toolcrib_workflow::WorkflowConnector::new(source.clone(), references.clone()))
+            }
+            #[cfg(feature = "mcp")]
             SourceKind::Stdio(_) | SourceKind::Http(_) | SourceKind::Sse(_) => {
                 let clients = self.http_clients.clone();
                 let source_events = self.source_events.clone();
-                Arc::new(McpConnector::new(source.clone(), &self.options, clients, source_events, references.clone()))
+                let source = source.clone();
+                Arc::new(mcp::McpConnector::new(source, &self.options, clients, source_events, references.clone()))
+            }
+            #[cfg(not(feature = "openapi"))]
+            SourceKind::OpenApi(_) => Arc::new(unsupported::UnsupportedConnector { feature: "openapi" }),
+            #[cfg(not(feature = "workflow"))]
+            SourceKind::Workflow(_) => Arc::new(unsupported::UnsupportedConnector { feature: "workflow" }),
+            #[cfg(not(feature = "mcp"))]
+            SourceKind::Stdio(_) | SourceKind::Http(_) | SourceKind::Sse(_) => {
+                Arc::new(unsupported::UnsupportedConnector { feature: "mcp" })
             }
         }
     }

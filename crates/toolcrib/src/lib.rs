@@ -20,29 +20,20 @@ mod result_pages;
 mod state;
 pub mod store;
 
-// Sources: their connectors, circuit breakers, child processes and credentials.
-pub mod address_policy;
+// Sources: the table of connectors with circuit breakers, and the MCP connector. Other connectors are crates.
 mod breaker;
-pub mod builtin;
-pub mod connector;
 pub mod connectors;
-pub mod guard;
 pub mod peer;
-mod process;
-pub mod redact;
-pub mod secret;
-mod templates;
 
-// Time, monitoring and files.
-pub mod clock;
+// Monitoring and files.
 pub mod metrics;
 mod monitoring;
 mod node;
+#[cfg(feature = "otel")]
+pub mod otel;
 pub mod private_dir;
-pub mod server_logs;
 pub mod spans;
 mod tasks;
-pub mod trace;
 mod usage;
 
 #[cfg(any(test, feature = "testkit"))]
@@ -52,14 +43,19 @@ pub use call::{Call, CallContext, CallOutput, ClientId, McpCapability, ResultPag
 pub use node::NodeId;
 pub use refresh::{Refresh, RefreshOutcome, RequiredFreshness};
 pub use registry::{Registry, RegistryBuilder, RegistryOptions, Trust, UntrustedFile};
+#[cfg(feature = "builtins")]
+pub use toolcrib_builtins as builtins;
 pub use toolcrib_catalog as catalog;
 pub use toolcrib_config as config;
+pub use toolcrib_connector as connector;
+pub use toolcrib_connector::trace::Trace;
+pub use toolcrib_connector::{address_policy, builtin, clock, redact, secret, trace};
 pub use toolcrib_core as core;
 pub use toolcrib_core::principal::Principal;
 pub use toolcrib_core::{Code, Error, Result, Source, SourceId};
 pub use toolcrib_diff as diff;
+pub use toolcrib_guard as guard;
 pub use toolcrib_schema as schema;
-pub use trace::Trace;
 
 /// Compiles the examples of the embedding guide as documentation tests.
 #[cfg(doctest)]

@@ -167,7 +167,7 @@ fn format_cursor(id: &str, number: usize) -> String {
 
 /// Whether a text has the form of a cursor, known or not. Lets callers tell a cursor that expired from an argument of
 /// the tool.
-pub(crate) fn is_cursor(text: &str) -> bool {
+pub fn is_cursor(text: &str) -> bool {
     let is_hex = |text: &str, len| text.len() == len && text.chars().all(|digit| digit.is_ascii_hexdigit());
     let is_number = |text: &str| !text.is_empty() && text.chars().all(|digit| digit.is_ascii_digit());
     let parts = text.split_once(CURSOR_MARK).and_then(|(node, rest)| Some((node, rest.split_once('-')?)));

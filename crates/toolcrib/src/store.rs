@@ -7,7 +7,7 @@
 mod head;
 mod memory;
 mod open;
-mod salvage;
+#[cfg(feature = "sqlite")]
 mod sqlite;
 
 use std::collections::BTreeMap;
@@ -22,13 +22,26 @@ use toolcrib_core::inventory::{Actor, Event};
 use toolcrib_core::manifest::PackedManifest;
 use toolcrib_core::{Code, Error, Result, Source, SourceId, Timestamp};
 
-use crate::connector::DocumentVersions;
+use crate::connector::document::DocumentVersions;
 
 pub use head::{HeadFile, JournalPosition};
 pub use memory::MemoryStore;
 pub use open::{OpenedStore, open, open_with_head};
-pub use salvage::{Salvage, rebuild_store};
-pub use sqlite::SqliteStore;
+#[cfg(feature = "sqlite")]
+pub use sqlite::{SqliteStore, rebuild_store};
+
+/// Everything that could be read from a damaged store, for a new one.
+#[derive(Debug, Default)]
+pub struct Salvage {
+    /// Key of the old store, so that stored hashes stay valid.
+    pub key: Option<[u8; 32]>,
+    /// Records as stored, checksums included.
+    pub records: Vec<StoredRecord>,
+    /// Definitions of sources, by their keyed hashes.
+    pub definitions: Vec<(Fingerprint, Source)>,
+    /// Manifests that the records refer to.
+    pub manifests: Vec<PackedManifest>,
+}
 
 /// A store. `tests/store.rs` is the contract that every implementation passes.
 ///

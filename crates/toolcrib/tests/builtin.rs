@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use toolcrib::builtin::{self, BuiltinContext, BuiltinDefinition, BuiltinHandler, BuiltinOutput};
+use toolcrib::builtin::{BuiltinDefinition, BuiltinHandler, BuiltinOutput};
+use toolcrib::builtins::{self as builtin, BuiltinContext};
 use toolcrib::guard::GuardExe;
 use toolcrib_core::policy::Verdict;
 use toolcrib_core::source::BuiltinSource;

@@ -11,8 +11,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use toolcrib::call::{
-    ClientId, InputRelay, NotificationListener, ProgressListener, QuestionError, QuestionHandler, ResultPage,
-    ResultPaging, SourceQuestion,
+    ClientId, InputRelay, NotificationListener, ProgressListener, QuestionError, QuestionHandler, ResultPaging,
+    SourceQuestion,
 };
 use toolcrib::catalog::outline;
 use toolcrib::core::json::describe_error;
@@ -137,7 +137,7 @@ impl McpService {
         let resolved = self.listings(&request.extensions).resolve_name(name).await;
         let name = resolved.as_ref().map_or(name, ToolName::as_str);
         // In full mode there is no `call_tool`: further pages are read by calling the same tool with a cursor.
-        let cursor = arguments["page"].as_str().filter(|page| ResultPage::is_cursor(page));
+        let cursor = arguments["page"].as_str().filter(|page| toolcrib::call::is_result_cursor(page));
         let page = cursor.map(|cursor| self.registry.result_page(Some(ClientId(request.peer.id)), cursor));
         if let Some(Ok(page)) = page {
             return Ok(page);

@@ -60,16 +60,3 @@ pub struct OperationBody {
     pub content_type: Option<String>,
     pub value: Value,
 }
-
-/// Response to an operation.
-#[derive(Debug, Clone)]
-pub struct OperationResponse {
-    pub status: u16,
-    /// Names in any case; a name can occur more than once.
-    pub headers: Vec<(String, String)>,
-    /// Parsed if it is JSON, else a string. `None` if it is empty, truncated, compressed or binary.
-    pub body: Option<Value>,
-    /// URL and method of the request that was sent.
-    pub url: String,
-    pub method: String,
-}

@@ -13,20 +13,17 @@ use std::path::{Path, PathBuf};
 use toolcrib_config::reference::{Reference, ReferencePart, split_references};
 use toolcrib_config::{Config, LocalDocument, TrustedFile};
 use toolcrib_core::fingerprint::Fingerprint;
-use toolcrib_core::source::{OpenApiSource, SourceKind};
-use toolcrib_core::{Code, Error, Result, Source, SourceId};
-use toolcrib_openapi::{ConversionOptions, DocumentSet, convert, parse, parse_with_examples};
+use toolcrib_core::source::SourceKind;
+use toolcrib_core::{Result, Source, SourceId};
+#[cfg(feature = "openapi")]
+use toolcrib_openapi::client::LocalDocumentReader;
+#[cfg(feature = "workflow")]
+use toolcrib_openapi::{client::resolve_path, parse_with_examples};
+#[cfg(feature = "workflow")]
 use toolcrib_workflow::ArazzoDocument;
-use url::Url;
 
-use crate::connector::{DocumentLocation, read_file_blocking};
+use crate::connector::document::{DocumentLocation, MAX_DOCUMENT_BYTES, read_file_blocking};
 use crate::secret::resolve;
-
-/// Limits on the files of one document, the same as for its discovery. A document that exceeds them counts as
-/// unreadable and names no servers.
-const MAX_DOCUMENT_BYTES: usize = 64 * 1024 * 1024;
-/// The main document counts as one.
-const MAX_DOCUMENT_FILES: usize = 64;
 
 /// Reads the local documents of a project's sources, and hashes the files in its `directory` that their references
 /// name. A document whose files are unchanged since it was trusted is not parsed again. Sources without a local
@@ -94,15 +91,33 @@ pub(super) fn has_local_document(source: &Source) -> bool {
 /// Reads where a source's local document sends requests. A document that cannot be read sends none; once it can be
 /// read, its servers need trust.
 fn read_document(source: &Source) -> Option<LocalDocument> {
-    let mut reader = DocumentReader::default();
-    let servers = match &source.kind {
-        SourceKind::OpenApi(_) if !has_local_document(source) => return None,
-        SourceKind::OpenApi(openapi) => reader.openapi_servers(&source.id, openapi),
-        SourceKind::Workflow(workflow) => reader.workflow_apis(&workflow.document),
-        SourceKind::Builtin(builtin) if !builtin.roots.is_empty() => Ok(canonical_directories(&builtin.roots)),
-        SourceKind::Stdio(_) | SourceKind::Http(_) | SourceKind::Sse(_) | SourceKind::Builtin(_) => return None,
-    };
-    Some(LocalDocument { servers: servers.unwrap_or_default(), files: reader.hashes, ..LocalDocument::default() })
+    match &source.kind {
+        SourceKind::OpenApi(_) if !has_local_document(source) => None,
+        #[cfg(feature = "openapi")]
+        SourceKind::OpenApi(openapi) => Some(local_document(|reader| reader.servers(&source.id, openapi))),
+        #[cfg(feature = "workflow")]
+        SourceKind::Workflow(workflow) => Some(local_document(|reader| {
+            let text = reader.read_text(&resolve_path(&workflow.document)?)?;
+            Ok(ArazzoDocument::parse(&parse_with_examples(&text)?)?.described_apis())
+        })),
+        SourceKind::Builtin(builtin) if !builtin.roots.is_empty() => {
+            Some(LocalDocument { servers: canonical_directories(&builtin.roots), ..LocalDocument::default() })
+        }
+        SourceKind::Stdio(_) | SourceKind::Http(_) | SourceKind::Sse(_) | SourceKind::Builtin(_) => None,
+        // Without its connector a source is never contacted.
+        #[cfg(not(feature = "openapi"))]
+        SourceKind::OpenApi(_) => None,
+        #[cfg(not(feature = "workflow"))]
+        SourceKind::Workflow(_) => None,
+    }
+}
+
+/// Reads the servers of a document, and the hashes of its files.
+#[cfg(feature = "openapi")]
+fn local_document(read: impl FnOnce(&mut LocalDocumentReader) -> Result<BTreeSet<String>>) -> LocalDocument {
+    let mut reader = LocalDocumentReader::default();
+    let servers = read(&mut reader).unwrap_or_default();
+    LocalDocument { servers, files: reader.hashes, ..LocalDocument::default() }
 }
 
 /// Whether a document is fetched over HTTP.
@@ -115,73 +130,4 @@ fn is_remote(document: &str) -> bool {
 fn canonical_directories(roots: &[String]) -> BTreeSet<String> {
     let resolve = |root: &String| Path::new(root).canonicalize().ok().map(|path| path.to_string_lossy().into_owned());
     roots.iter().filter_map(resolve).collect()
-}
-
-/// Reads the files of one source's document, within the limits.
-#[derive(Default)]
-struct DocumentReader {
-    /// Hash of each file that was read.
-    hashes: BTreeMap<String, Fingerprint>,
-    total_bytes: usize,
-}
-
-impl DocumentReader {
-    /// Returns the servers of an OpenAPI document, with all documents it refers to.
-    fn openapi_servers(&mut self, id: &SourceId, openapi: &OpenApiSource) -> Result<BTreeSet<String>> {
-        let path = resolve_path(&openapi.document)?;
-        let url = Url::from_file_path(&path).map_err(|()| document_error("it is no path to a file"))?;
-        let mut documents = DocumentSet::new(url.clone(), parse(&self.read_text(&path)?)?);
-        let mut missing = documents.missing_from(&url);
-        // Documents may refer to each other in cycles; `missing_from` returns only what was not read yet.
-        while let Some(url) = missing.pop_first() {
-            let document = self.read_referenced(&path, openapi, &url).and_then(|text| parse(&text));
-            documents.add(&url, document.map_err(|error| error.message));
-            missing.extend(documents.missing_from(&url));
-        }
-        Ok(convert(&documents, ConversionOptions { source: id, openapi })?.server_origins)
-    }
-
-    /// Returns the URLs of the API descriptions that a workflow document names. Arazzo calls them `sourceDescriptions`.
-    fn workflow_apis(&mut self, document: &str) -> Result<BTreeSet<String>> {
-        let text = self.read_text(&resolve_path(document)?)?;
-        Ok(ArazzoDocument::parse(&parse_with_examples(&text)?)?.described_apis())
-    }
-
-    /// Reads a file that a document refers to. It must be below the document's directory or one that the source allows.
-    fn read_referenced(&mut self, document: &Path, openapi: &OpenApiSource, url: &Url) -> Result<String> {
-        let path = url.to_file_path().map_err(|()| document_error("it is not in a file"))?;
-        let canonicalize = |path: &Path| path.canonicalize().map_err(|error| document_error(&error.to_string()));
-        let path = canonicalize(&path)?;
-        let document_directory = canonicalize(document)?.parent().map(Path::to_owned);
-        let allowed = openapi.allow_refs.iter().filter_map(|location| canonicalize(&resolve_path(location).ok()?).ok());
-        if document_directory.into_iter().chain(allowed).any(|directory| path.starts_with(directory)) {
-            self.read_text(&path)
-        } else {
-            Err(document_error("it is outside of the directory of the document"))
-        }
-    }
-
-    /// Reads a file and adds its hash.
-    fn read_text(&mut self, path: &Path) -> Result<String> {
-        if self.hashes.len() == MAX_DOCUMENT_FILES {
-            return Err(document_error("there are too many files"));
-        }
-        let (text, hash) = read_file_blocking(path, MAX_DOCUMENT_BYTES - self.total_bytes)?;
-        self.total_bytes += text.len().min(MAX_DOCUMENT_BYTES - self.total_bytes);
-        self.hashes.insert(path.to_string_lossy().into_owned(), hash);
-        Ok(text)
-    }
-}
-
-/// Returns the absolute path of a local document.
-fn resolve_path(location: &str) -> Result<PathBuf> {
-    match DocumentLocation::parse(&resolve(location)?)? {
-        DocumentLocation::File(path) => std::path::absolute(path).map_err(|error| document_error(&error.to_string())),
-        DocumentLocation::Remote(_) => Err(document_error("it is not in a file")),
-    }
-}
-
-/// Error of a document that cannot be read; it is not shown, see `read_document`.
-fn document_error(reason: &str) -> Error {
-    Error::new(Code::ConfigInvalid, reason)
 }

@@ -68,7 +68,7 @@ impl Sources<'_> {
         self.registry.state.store.remove_source_status(id).await?;
         if let Some(logs) = &self.registry.state.options.logs_directory {
             // The log file goes with its source; it may not exist.
-            let _ = std::fs::remove_file(crate::server_logs::log_path(logs, id));
+            let _ = std::fs::remove_file(crate::connectors::server_log_path(logs, id));
         }
         Ok(())
     }

@@ -70,7 +70,7 @@ type PositionsByStore = BTreeMap<String, JournalPosition>;
 
 impl HeadFile {
     /// Creates the handle for the store in the file `store`. Accesses no file contents.
-    pub(super) fn new(directory: &Path, store: &Path) -> HeadFile {
+    pub fn new(directory: &Path, store: &Path) -> HeadFile {
         // The file itself may not exist yet, so only its directory is resolved.
         let resolve = |path: &Path| {
             let parent = path.parent().and_then(|parent| parent.canonicalize().ok());
@@ -80,7 +80,7 @@ impl HeadFile {
             }
         };
         let store = resolve(store);
-        let is_default = store == resolve(&directory.join(super::sqlite::STORE_FILE_NAME));
+        let is_default = store == resolve(&directory.join(super::open::STORE_FILE_NAME));
         let key = if is_default { DEFAULT_KEY.to_owned() } else { format!("sqlite:{}", store.display()) };
         HeadFile { directory: directory.to_owned(), key, store_damage: None, progress: Arc::default() }
     }

@@ -8,17 +8,24 @@ use std::sync::Arc;
 
 use toolcrib_core::{Code, Error, Result};
 
-use super::sqlite::STORE_FILE_NAME;
-use super::{HeadFile, MemoryStore, SqliteStore, Store, StoreState};
+use super::{HeadFile, MemoryStore, Store};
+#[cfg(feature = "sqlite")]
+use super::{SqliteStore, StoreState};
+#[cfg(feature = "sqlite")]
 use crate::private_dir::ensure_private_directory;
 
-/// Opens a store at `sqlite:FILE`, `memory:`, or a data directory. Fails with `CONFIG_INVALID` for an unknown location,
+/// Name of the store file in a data directory.
+pub(super) const STORE_FILE_NAME: &str = "toolcrib.db";
+
+/// Opens a store at `sqlite:FILE`, `memory:`, or a data directory. Without the feature `sqlite`, only `memory:` can be
+/// opened. Fails with `CONFIG_INVALID` for an unknown location,
 /// and with `STORE_UNAVAILABLE` if the file cannot be opened.
 pub async fn open(location: &str) -> Result<Arc<dyn Store>> {
-    match store_file(location)? {
-        Some(path) => Ok(Arc::new(SqliteStore::open_file(path).await?)),
-        None => Ok(Arc::new(MemoryStore::new())),
-    }
+    let Some(path) = store_file(location)? else { return Ok(Arc::new(MemoryStore::new())) };
+    #[cfg(feature = "sqlite")]
+    return Ok(Arc::new(SqliteStore::open_file(path).await?));
+    #[cfg(not(feature = "sqlite"))]
+    Err(no_sqlite_error(&path))
 }
 
 /// A store and its head file.
@@ -36,6 +43,18 @@ pub async fn open_with_head(location: &str, data: &Path) -> Result<OpenedStore> 
     let Some(path) = store_file(location)? else {
         return Ok(OpenedStore { store: Arc::new(MemoryStore::new()), head: None });
     };
+    #[cfg(feature = "sqlite")]
+    return open_file_with_head(path, data).await;
+    #[cfg(not(feature = "sqlite"))]
+    {
+        let _ = data;
+        Err(no_sqlite_error(&path))
+    }
+}
+
+/// Opens a store file, and compares it with the head file.
+#[cfg(feature = "sqlite")]
+async fn open_file_with_head(path: PathBuf, data: &Path) -> Result<OpenedStore> {
     // These directories decide what counts as damage, so they must belong to the user before anything in them is read.
     for directory in [Some(data), path.parent()].into_iter().flatten().filter(|directory| directory.is_dir()) {
         ensure_private_directory(directory)?;
@@ -102,6 +121,13 @@ fn parse_location(location: &str) -> Result<StoreLocation<'_>> {
 /// Whether a text is a URL scheme. A single letter is a Windows drive.
 fn is_scheme(text: &str) -> bool {
     text.len() > 1 && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
+}
+
+/// Error for a store in a file, in a build that has none.
+#[cfg(not(feature = "sqlite"))]
+fn no_sqlite_error(path: &Path) -> Error {
+    let message = format!("`{}` needs SQLite (feature `sqlite`); this program only has `memory:`", path.display());
+    Error::new(Code::ConfigInvalid, message)
 }
 
 /// Returns an error that lists the accepted forms.

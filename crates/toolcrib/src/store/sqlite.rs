@@ -11,6 +11,8 @@ mod file;
 mod journal;
 mod lease;
 mod measurements;
+mod process_identity;
+mod rebuild;
 mod schema;
 mod serial_connection;
 
@@ -26,14 +28,14 @@ use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::manifest::PackedManifest;
 use toolcrib_core::{Result, Source, SourceId};
 
+use super::open::STORE_FILE_NAME;
 use super::{
     CacheCount, CallCount, Commit, CommitOutcome, DiscoveryCheck, Lease, SourceStatus, Store, StoreState, StoredRecord,
 };
 use file::FileIdentity;
 use serial_connection::SerialConnection;
 
-/// Name of the store's file in a data directory.
-pub(super) const STORE_FILE_NAME: &str = "toolcrib.db";
+pub use rebuild::rebuild_store;
 
 /// Timeouts of callers: for the connection within this process, and for a lock that another process holds on the
 /// file. Both are long, so that a busy machine delays work instead of losing it; commands have shorter timeouts of

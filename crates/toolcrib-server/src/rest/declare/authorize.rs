@@ -4,7 +4,7 @@
 use std::convert::Infallible;
 
 use toolcrib::address_policy::is_public_url;
-use toolcrib::builtin::MUTATING_TOOLS;
+use toolcrib::builtins::MUTATING_TOOLS;
 use toolcrib::config::reference::{ReferencePart, split_references};
 use toolcrib::core::source::{Auth, SourceKind};
 use toolcrib::{Code, Error, Result, Source};

@@ -15,7 +15,7 @@ use sqlx::{Connection, SqliteConnection};
 use toolcrib_core::SourceId;
 
 use super::content::skip_damaged;
-use crate::process::ProcessIdentity;
+use super::process_identity::ProcessIdentity;
 use crate::store::Lease;
 
 /// Upper bound of every lease; a row that says otherwise is damaged. Far more than any real lease, which is seconds; it

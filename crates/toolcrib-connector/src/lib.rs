@@ -1,0 +1,38 @@
+//! Interface between the registry and a kind of source: the [`Connector`] trait, the types that pass through it, and
+//! what every implementation needs.
+//!
+//! A connector speaks the protocol of one kind of source: MCP, OpenAPI, Arazzo workflows, built-in tools. It knows no
+//! journal and evaluates no policy; refreshes and the call path of the library do, and call connectors.
+
+// The interface, and what passes through it.
+mod connector;
+mod context;
+pub mod document;
+mod output;
+mod tool_caller;
+mod tool_result;
+
+// Needed by every kind of source: secrets, addresses, time, traces.
+pub mod address_policy;
+pub mod clock;
+mod http_rejection;
+pub mod redact;
+pub mod secret;
+mod templates;
+pub mod trace;
+
+// Tools whose handlers are functions of this process.
+pub mod builtin;
+
+pub use connector::{
+    CallFailure, Connector, Discovered, Discovery, SourceRequest, SourceSubscriptions, SubscribersByUri, ToolCall,
+};
+pub use context::{
+    CallContext, CallDeadline, ClientId, InputRelay, NotificationListener, ProgressListener, QuestionError,
+    QuestionHandler, SourceQuestion,
+};
+pub use http_rejection::{HttpRejection, parse_retry_after};
+pub use output::{CallOutput, ResultPage};
+pub use templates::fill_openapi;
+pub use tool_caller::{CallRequest, ResponseRecorder, ResultPaging, ToolCaller};
+pub use tool_result::{NOTES_KEY, ResultLayout, ToolResult};

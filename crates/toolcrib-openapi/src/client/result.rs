@@ -1,0 +1,267 @@
+//! Converts an HTTP response to a tool result: JSON becomes structured content, text a text block, images and audio
+//! media blocks; other content is described.
+//!
+//! An API's response to `GET /pets/1` becomes:
+//!
+//! ```json
+//! { "content": [{ "type": "text", "text": "{\"id\":1}" }], "structuredContent": { "id": 1 },
+//!   "_meta": { "toolcrib/http": { "status": 200, "headers": { "content-type": "application/json" } } } }
+//! ```
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
+use http::{HeaderMap, StatusCode};
+use serde::Serialize;
+use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Map, Value, json};
+use toolcrib_connector::ToolResult;
+use toolcrib_core::execution::OperationResponse;
+use toolcrib_core::text::sanitize_truncated;
+use toolcrib_core::{Code, Error, Result, ResultExt};
+
+use super::call::header_pairs;
+use super::send::{OutboundRequest, ReceivedResponse};
+
+/// Maximum size of a response body; text beyond it is an error, binary content is described.
+pub(super) const MAX_RESPONSE_BYTES: usize = 16 * 1024 * 1024;
+/// Larger images and audio are described instead of included: Base64 makes them a third larger still.
+const MAX_MEDIA_BYTES: usize = 8 * 1024 * 1024;
+/// Larger binary content is described without a resource block.
+const MAX_BLOB_BYTES: usize = 64 * 1024;
+
+/// Response headers that are reported in `_meta` and in error details. A list of safe ones: `set-cookie` and the like
+/// may hold credentials.
+const REPORTED_HEADERS: [&str; 20] = [
+    "allow",
+    "cache-control",
+    "content-disposition",
+    "content-language",
+    "content-range",
+    "content-type",
+    "date",
+    "deprecation",
+    "etag",
+    "last-modified",
+    "link",
+    "location",
+    "preference-applied",
+    "retry-after",
+    "sunset",
+    "warning",
+    "x-correlation-id",
+    "x-request-id",
+    "x-total",
+    "x-total-count",
+];
+/// Prefixes of further reported headers.
+const REPORTED_HEADER_PREFIXES: [&str; 3] = ["ratelimit", "x-ratelimit-", "x-pagination-"];
+/// Bound on the number of reported headers.
+const MAX_REPORTED_HEADERS: usize = 32;
+/// Bound on the length of a reported header.
+const MAX_HEADER_CHARS: usize = 1024;
+
+/// Kind of a response body, by media type and content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum BodyKind {
+    /// `application/json`, any `+json`, or no media type and valid JSON.
+    Json,
+    /// Shown as text; decoded leniently.
+    Text,
+    Image,
+    Audio,
+    /// Described by status, media type and size; included only if small.
+    Binary,
+}
+
+/// MCP `CallToolResult`.
+#[derive(Serialize)]
+struct CallResult<'a> {
+    content: Vec<Value>,
+    #[serde(rename = "structuredContent", skip_serializing_if = "Option::is_none")]
+    structured: Option<StructuredContent<'a>>,
+    #[serde(rename = "_meta")]
+    meta: Value,
+}
+
+/// Structured content must be an object, so other JSON values are wrapped as `{"result": …}`. Raw, to keep numbers and
+/// key order as they are.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum StructuredContent<'a> {
+    /// Used as it is.
+    Object(&'a RawValue),
+    /// Arrays, strings, numbers, booleans and null.
+    Other { result: &'a RawValue },
+}
+
+/// Builds the result of a successful response. `label` names the request in messages.
+pub(super) fn build_result(label: &str, received: &ReceivedResponse) -> Result<ToolResult> {
+    // Compressed content cannot be read, whatever its media type says.
+    let ReceivedResponse { status, headers, body, is_truncated, .. } = received;
+    let kind = media_type(headers);
+    let body_kind = if is_compressed(headers) { BodyKind::Binary } else { classify_body(&kind, body) };
+    let (content, structured) = match body_kind {
+        // An empty body still has a status worth reporting.
+        _ if body.is_empty() => (vec![text_block(&status.to_string())], None),
+        BodyKind::Json | BodyKind::Text if *is_truncated => {
+            let message = format!("the response to `{label}` is larger than 16 MiB; request less data");
+            return Err(Error::new(Code::ToolExecutionFailed, message));
+        }
+        // The raw text is the text block, so that large numbers and key order survive.
+        BodyKind::Json => match serde_json::from_slice::<&RawValue>(body) {
+            Ok(raw) => (vec![text_block(raw.get())], Some(structured_content(raw))),
+            // The media type says JSON, the content is not.
+            Err(_) => (vec![text_block(&decode_body(headers, body))], None),
+        },
+        BodyKind::Text => (vec![text_block(&decode_body(headers, body))], None),
+        BodyKind::Image if is_within_limit(received, MAX_MEDIA_BYTES) => {
+            (vec![media_block("image", &kind, body)], None)
+        }
+        BodyKind::Audio if is_within_limit(received, MAX_MEDIA_BYTES) => {
+            (vec![media_block("audio", &kind, body)], None)
+        }
+        BodyKind::Image | BodyKind::Audio | BodyKind::Binary => (describe_binary(received, &kind), None),
+    };
+    serialize_result(&CallResult { content, structured, meta: http_meta(*status, headers) })
+}
+
+/// The response for runtime expressions of a workflow, whatever its status: all headers, and a body that is JSON or
+/// text. The URL is that of the request, without credentials.
+pub(super) fn to_arazzo_response(request: &OutboundRequest, received: &ReceivedResponse) -> OperationResponse {
+    let ReceivedResponse { status, headers, body, is_truncated, .. } = received;
+    let text = || Value::String(decode_body(headers, body));
+    let value = match classify_body(&media_type(headers), body) {
+        _ if body.is_empty() || *is_truncated || is_compressed(headers) => None,
+        BodyKind::Json => Some(serde_json::from_slice(body).unwrap_or_else(|_| text())),
+        BodyKind::Text => Some(text()),
+        BodyKind::Image | BodyKind::Audio | BodyKind::Binary => None,
+    };
+    let url = request.url.to_string();
+    let method = request.method.to_string();
+    OperationResponse { status: status.as_u16(), headers: header_pairs(headers), body: value, url, method }
+}
+
+/// Builds the result from a part of a response: the outcome of a polled job.
+pub(super) fn build_result_from(value: &Value, received: &ReceivedResponse) -> Result<ToolResult> {
+    let raw = to_raw_value(value).context(Code::Internal, "cannot serialize a result")?;
+    let content = vec![text_block(value.as_str().unwrap_or(raw.get()))];
+    serialize_result(&CallResult {
+        content,
+        structured: Some(structured_content(&raw)),
+        meta: http_meta(received.status, &received.headers),
+    })
+}
+
+/// Serialises once; the layout is read from the text.
+fn serialize_result(result: &CallResult<'_>) -> Result<ToolResult> {
+    let raw = to_raw_value(result).context(Code::Internal, "cannot serialize a result")?;
+    ToolResult::parse(raw).ok_or_else(|| Error::new(Code::Internal, "internal error: a result is not an object"))
+}
+
+fn structured_content(raw: &RawValue) -> StructuredContent<'_> {
+    if raw.get().starts_with('{') { StructuredContent::Object(raw) } else { StructuredContent::Other { result: raw } }
+}
+
+/// Classifies a body by its media type, or by its content if there is none.
+pub(super) fn classify_body(kind: &str, body: &[u8]) -> BodyKind {
+    let (family, sub) = kind.split_once('/').unwrap_or((kind, ""));
+    let textual =
+        ["xml", "yaml", "x-yaml", "javascript", "graphql", "sql", "toml", "csv", "jwt", "x-www-form-urlencoded"];
+    let json_lines = ["x-ndjson", "ndjson", "jsonl", "x-jsonl", "jsonlines", "json-seq", "problem+xml"];
+    match family {
+        _ if sub == "json" || sub.ends_with("+json") => BodyKind::Json,
+        _ if sub.ends_with("+xml") || sub.ends_with("+yaml") => BodyKind::Text,
+        "text" => BodyKind::Text,
+        "image" => BodyKind::Image,
+        "audio" => BodyKind::Audio,
+        "application" if textual.contains(&sub) || json_lines.contains(&sub) => BodyKind::Text,
+        // No media type: look at the content.
+        "" => match std::str::from_utf8(body) {
+            Ok(text) if serde_json::from_str::<&RawValue>(text).is_ok() => BodyKind::Json,
+            Ok(text) if !text.contains('\0') => BodyKind::Text,
+            Ok(_) | Err(_) => BodyKind::Binary,
+        },
+        _ => BodyKind::Binary,
+    }
+}
+
+/// Media type in lower case without parameters; empty if there is none. It is shown in results, hence sanitised.
+pub(super) fn media_type(headers: &HeaderMap) -> String {
+    let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    sanitize_truncated(kind.split(';').next().unwrap_or_default().trim(), 120).to_ascii_lowercase()
+}
+
+/// Decodes UTF-8; a body that is not valid UTF-8 and does not declare it is read as Latin-1.
+pub(super) fn decode_body(headers: &HeaderMap, body: &[u8]) -> String {
+    let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let kind = kind.to_ascii_lowercase();
+    let says_utf8 = kind.contains("charset=utf-8") || kind.contains("charset=\"utf-8");
+    let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
+    match std::str::from_utf8(body) {
+        Ok(text) => text.to_owned(),
+        Err(_) if says_utf8 => String::from_utf8_lossy(body).into_owned(),
+        Err(_) => body.iter().map(|byte| char::from(*byte)).collect(),
+    }
+}
+
+/// Whether the body has a content encoding. Toolcrib requests none and does not decompress.
+fn is_compressed(headers: &HeaderMap) -> bool {
+    headers.get(CONTENT_ENCODING).is_some_and(|encoding| !encoding.as_bytes().eq_ignore_ascii_case(b"identity"))
+}
+
+/// Whether the body is complete and at most `limit` bytes long.
+fn is_within_limit(received: &ReceivedResponse, limit: usize) -> bool {
+    !received.is_truncated && received.body.len() <= limit
+}
+
+fn text_block(text: &str) -> Value {
+    json!({ "type": "text", "text": text })
+}
+
+fn media_block(block: &str, kind: &str, body: &[u8]) -> Value {
+    json!({ "type": block, "data": STANDARD.encode(body), "mimeType": kind })
+}
+
+/// Text that describes binary content, with a resource block if it is small.
+fn describe_binary(received: &ReceivedResponse, kind: &str) -> Vec<Value> {
+    let kind = if kind.is_empty() { "application/octet-stream" } else { kind };
+    let length = received.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok());
+    // A truncated body was not read to its end, so its size is only known from the header.
+    let size = match (received.is_truncated, length.and_then(|length| length.parse::<u64>().ok())) {
+        (false, _) => format!("{} bytes", received.body.len()),
+        (true, Some(length)) => format!("{length} bytes"),
+        (true, None) => "more than 16 MiB".to_owned(),
+    };
+    let mut content = vec![text_block(&format!("{} with binary content: `{kind}`, {size}", received.status))];
+    if is_within_limit(received, MAX_BLOB_BYTES) {
+        let uri = &received.shown_url;
+        let blob = STANDARD.encode(&received.body);
+        content.push(json!({ "type": "resource", "resource": { "uri": uri, "mimeType": kind, "blob": blob } }));
+    }
+    content
+}
+
+/// `_meta` with status and headers, which a result has no other place for: pagination links, rate limits, request ids.
+fn http_meta(status: StatusCode, headers: &HeaderMap) -> Value {
+    json!({ "toolcrib/http": { "status": status.as_u16(), "headers": reported_headers(headers) } })
+}
+
+/// Reported headers of a response, bounded in number and length.
+pub(super) fn reported_headers(headers: &HeaderMap) -> Value {
+    // Repeated headers are joined, as RFC 9110 permits for lists.
+    let mut reported = Map::new();
+    for name in headers.keys().filter(|name| is_reported_header(name.as_str())).take(MAX_REPORTED_HEADERS) {
+        let values: Vec<_> =
+            headers.get_all(name).iter().map(|value| String::from_utf8_lossy(value.as_bytes())).collect();
+        reported.insert(name.as_str().to_owned(), sanitize_truncated(&values.join(", "), MAX_HEADER_CHARS).into());
+    }
+    Value::Object(reported)
+}
+
+fn is_reported_header(name: &str) -> bool {
+    REPORTED_HEADERS.contains(&name) || REPORTED_HEADER_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+}
+
+#[cfg(test)]
+mod tests;
