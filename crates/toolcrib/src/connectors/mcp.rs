@@ -1,8 +1,9 @@
 //! Connector for MCP sources. With `lifecycle: shared` one connection per source is opened by the first call that needs
 //! it, used by all clients, and closed when idle; `per_client` and `transient` open one per client or per call.
 //!
-//! This file holds the [`Connector`] implementation and discovery. Requests are in `upstream_request`, connections and
-//! their processes in `connection` and `target`, resource subscriptions in `subscriptions`.
+//! This file holds the [`Connector`] implementation and the path of a request: it selects the connection and retries
+//! where that is safe. Listing tools is in `discovery`, connections and their processes in `connection` and `target`,
+//! resource subscriptions in `subscriptions`.
 //!
 //! A call takes this way:
 //!
@@ -18,7 +19,8 @@ mod connection_pool;
 mod target;
 
 mod active_calls;
-mod upstream_request;
+mod call_failure;
+mod discovery;
 
 mod subscription_requests;
 mod subscriptions;
@@ -26,38 +28,38 @@ mod subscriptions;
 mod output_sniffer;
 mod stderr_tail;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use serde_json::value::{RawValue, to_raw_value};
+use serde_json::value::RawValue;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use toolcrib_connector::{
     CallFailure, Connector, Discovered, Discovery, SourceRequest, SourceSubscriptions, ToolCall, ToolResult,
 };
-use toolcrib_core::json::RawFields;
-use toolcrib_core::manifest::SkippedTool;
+use toolcrib_core::json::{RawFields, raw_string};
 use toolcrib_core::source::Lifecycle;
-use toolcrib_core::text::sanitize_truncated;
-use toolcrib_core::time::format_duration;
-use toolcrib_core::tool::EXECUTION_SPEC_KEY;
 use toolcrib_core::{Code, Error, Result, Source};
-use toolcrib_mcp::{ConnectionEvent, Era, RequestOptions, ServerDescription};
+use toolcrib_mcp::{Era, McpClient, Relay, RequestOptions, WireError};
 
-use crate::call::ClientId;
-use crate::clock::deadline_after;
+use crate::call::{CallContext, CallDeadline, ClientId};
+use crate::clock::format_limit;
 use crate::connectors::SourceEvents;
-use crate::redact::Redactor;
 use crate::registry::RegistryOptions;
 use crate::secret::{ReferenceValues, SourceReferences};
 use crate::trace::Trace;
+use active_calls::PendingQuestions;
 use connection::{Lifetime, McpConnection};
 use connection_pool::{ConnectionPool, PooledConnection};
-use upstream_request::UpstreamRequest;
 
 pub(crate) use target::McpHttpClients;
+
+/// Maximum number of times that a request is sent when its connection closes. A server that dies on this very request
+/// must not be started over and over.
+const MAX_SEND_ATTEMPTS: u32 = 2;
 
 /// Connector of one MCP source.
 #[derive(Debug)]
@@ -81,6 +83,21 @@ pub(crate) struct McpConnector {
     closing_tasks: TaskTracker,
     /// Cancelled when the connector closes. From then on a hanging server is killed instead of waited for.
     shutdown: CancellationToken,
+}
+
+/// A tool call or another request, sent the same way.
+enum UpstreamRequest<'a> {
+    /// `tools/call`
+    Call(&'a ToolCall<'a>),
+    /// Any other method, such as `resources/read`.
+    Request(&'a SourceRequest<'a>),
+}
+
+/// Failed attempt, with the question counter of its call: a timeout while the user is being asked is not the server's.
+struct FailedAttempt {
+    error: WireError,
+    /// Read after the failure: a question that was cut off still counts.
+    pending_questions: PendingQuestions,
 }
 
 impl McpConnector {
@@ -185,89 +202,77 @@ impl McpConnector {
         }
         Ok(new)
     }
+
+    /// Sends a request and returns the raw result.
+    async fn send_request(&self, request: &UpstreamRequest<'_>) -> Result<Box<RawValue>, CallFailure> {
+        self.send_request_with_connection(request).await.map(|(result, _)| result)
+    }
+
+    /// Sends a request and returns the raw result with the connection it came over. Connects first if necessary.
+    pub(super) async fn send_request_with_connection(
+        &self,
+        request: &UpstreamRequest<'_>,
+    ) -> Result<(Box<RawValue>, Arc<McpConnection>), CallFailure> {
+        let context = request.context();
+        // One deadline for everything: waiting for a connection, connecting, retrying and the request itself.
+        let deadline = request.deadline();
+        match self.source.settings.lifecycle() {
+            Lifecycle::Shared | Lifecycle::PerClient => {}
+            // `lifecycle: transient`: over a temporary connection that ends with the request.
+            Lifecycle::Transient => {
+                let connecting = self.connect(deadline.remaining(), Lifetime::Temporary, None);
+                let connection = self.connect_in_time(context, deadline, connecting).await?;
+                let outcome = send_once(&connection, request).await;
+                self.close_temporary(&connection, &outcome).await;
+                return match outcome {
+                    Ok(result) => Ok((result, connection)),
+                    Err(attempt) => Err(self.to_call_failure(&attempt, request, &connection).await),
+                };
+            }
+        }
+        // Shared or per-client connection. The pool entry is selected once; its connection may be replaced in between.
+        let pooled = self.pool.select(&self.source, context).map_err(CallFailure::Inconclusive)?;
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
+            let connecting = self.get_or_connect(&pooled, deadline.remaining(), None);
+            let connection = self.connect_in_time(context, deadline, connecting).await?;
+            match send_once(&connection, request).await {
+                Ok(result) => return Ok((result, connection)),
+                // A connection found dead before sending is replaced. After sending, only idempotent requests are
+                // repeated. Over HTTP `Closed` may concern one stream only; a dead connection closes itself.
+                Err(FailedAttempt { error: WireError::Closed { sent, .. }, .. })
+                    if attempts < MAX_SEND_ATTEMPTS && (!sent || request.is_idempotent()) => {}
+                Err(attempt) => return Err(self.to_call_failure(&attempt, request, &connection).await),
+            }
+        }
+    }
+
+    /// Waits for a connection until the caller cancels or its timeout expires.
+    async fn connect_in_time(
+        &self,
+        context: &CallContext,
+        deadline: CallDeadline,
+        connecting: impl Future<Output = Result<Arc<McpConnection>, CallFailure>>,
+    ) -> Result<Arc<McpConnection>, CallFailure> {
+        // In this order: a connection that is ready counts, even if the deadline has passed at the same moment.
+        tokio::select! {
+            biased;
+            connection = connecting => connection,
+            () = context.cancel.cancelled() => Err(CallFailure::cancelled()),
+            () = tokio::time::sleep_until(deadline.at) => {
+                let limit = format_limit(deadline.limit);
+                let message = format!("connecting to `{}` timed out after {limit}", self.source.id);
+                Err(deadline.timeout_failure(Error::new(Code::ToolUnavailable, message)))
+            }
+        }
+    }
 }
 
 #[async_trait]
 impl Connector for McpConnector {
-    /// Lists the tools over the shared connection if one is open. Otherwise opens one: the shared one if a call follows
-    /// (`keep_connection`), else a temporary one.
     async fn discover(&self, discovery: Discovery) -> Result<Discovered> {
-        {
-            // The version that the store remembers. That of a connection made in this process takes precedence.
-            let mut era = self.era.lock();
-            if era.is_none() {
-                *era = discovery.era.clone();
-            }
-        }
-        // Reuse the open connection. Waiting for the lock counts against the timeout: it is held while connecting.
-        let deadline = deadline_after(discovery.timeout);
-        let existing = async { self.pool.shared.connection.lock().await.clone() };
-        let existing = tokio::time::timeout_at(deadline, existing).await.map_err(|_| {
-            let message = format!("no connection within {}", format_duration(discovery.timeout));
-            Error::new(Code::ToolUnavailable, message)
-        })?;
-        let existing = existing.filter(|connection| connection.is_usable());
-        // Per-client and transient sources have no connection that a later call could share.
-        let keep = discovery.keep_connection && self.source.settings.lifecycle() == Lifecycle::Shared;
-        // Otherwise connect: persistently if a call follows, else for this discovery only.
-        let references = Some(&*discovery.references);
-        let (connection, is_temporary) = match existing {
-            Some(connection) => (connection, false),
-            None if keep => {
-                let connected = self.get_or_connect(&self.pool.shared, discovery.timeout, references).await;
-                (connected.map_err(CallFailure::into_error)?, false)
-            }
-            None => {
-                let connected = self.connect(discovery.timeout, Lifetime::Temporary, references).await;
-                (connected.map_err(CallFailure::into_error)?, true)
-            }
-        };
-        // List the tools, and once more if the server announced a change meanwhile.
-        let tool_list = {
-            // Keeps the idle monitor from closing the connection meanwhile.
-            let _in_flight = connection.begin_discovery();
-            let mut events = connection.client.events();
-            let mut options = RequestOptions::with_deadline(deadline);
-            if let Some(trace) = &discovery.trace {
-                trace.add_to_headers(&mut options.headers);
-            }
-            let meta = discovery.trace.as_ref().and_then(Trace::to_meta);
-            let tool_list = connection.client.list_tools_with(meta.as_deref(), &options).await;
-            // A temporary connection has no listener later, so an announcement during the listing counts now.
-            let mut announced = std::iter::from_fn(|| events.try_recv().ok());
-            let is_outdated = is_temporary && announced.any(|event| matches!(event, ConnectionEvent::ToolsChanged));
-            if tool_list.is_ok() && is_outdated {
-                connection.client.list_tools_with(meta.as_deref(), &options).await
-            } else {
-                tool_list
-            }
-        };
-        // Explain a failure before the connection is closed: that needs the process and its stderr.
-        let tool_list = match tool_list {
-            Ok(list) => Ok(list),
-            Err(error) => Err(connection.explain_failure(self, "listing its tools", discovery.timeout, error).await),
-        };
-        // Everything that is read from the connection is read before a temporary one is closed.
-        let era = connection.era();
-        let capabilities = capability_names(connection.client.server());
-        let about = describe_server(connection.client.server());
-        // Only servers of the 2026 protocol declare whether a list is public.
-        let modern = connection.client.era() == Era::Modern;
-        if is_temporary {
-            self.close_temporary(&connection, &tool_list).await;
-        }
-        // Fail only after the temporary connection is closed; nothing below the `?` can fail.
-        let list = tool_list?;
-        let ttl_ms = list.ttl_ms;
-        let private = modern && !list.public;
-        // Secrets of the source must not reach the manifest. What cannot be masked excludes the tool.
-        let redactor = self.references.redactor();
-        let mut skipped = skipped_tools(&list.skipped, &redactor);
-        let tools = list.tools.into_iter().map(|tool| redactor.redact_tool(strip_execution_spec(tool)));
-        let (leaking, tools): (Vec<_>, Vec<_>) = tools.partition(|tool| redactor.is_leaked_by(tool));
-        skipped.extend(leaking.iter().map(|tool| skip_leaking_tool(tool, &redactor)));
-        let about = about.map(|about| redactor.redact(&about).into_owned());
-        Ok(Discovered { tools, skipped, era: Some(era), capabilities, about, ttl_ms, private, ..Discovered::default() })
+        self.discover_tools(discovery).await
     }
 
     /// Sends `tools/call`. A result with `isError` is a result; only a missing or unusable one is a failure.
@@ -343,92 +348,106 @@ fn empty_object() -> Box<RawValue> {
     RawValue::from_string("{}".to_owned()).unwrap_or_default()
 }
 
-/// Removes Toolcrib's own execution specification from a tool of an MCP server. Without this a server could make
-/// Toolcrib send HTTP requests elsewhere with the tool's name.
-fn strip_execution_spec(tool: Box<RawValue>) -> Box<RawValue> {
-    // The key may be written with JSON escapes, which a plain search does not see.
-    if !tool.get().contains(EXECUTION_SPEC_KEY) && !tool.get().contains("\\u") {
-        return tool;
+/// Sends the request once over an open connection.
+async fn send_once(connection: &McpConnection, request: &UpstreamRequest<'_>) -> Result<Box<RawValue>, FailedAttempt> {
+    let context = request.context();
+    // Registered until this function returns: the idle monitor waits for it, and questions are routed by it.
+    let in_flight = connection.begin_call(context);
+    let pending_questions = in_flight.pending_questions();
+    // Before the 2026-07-28 protocol a question does not name its call, so the connection's own handler routes it.
+    let handler =
+        (connection.client.era() == Era::Modern).then(|| pending_questions.handler(context.on_question.clone()));
+    let mut options = RequestOptions {
+        progress: context.on_progress.as_ref(),
+        // The wire sends `notifications/cancelled` to the server when this is cancelled.
+        cancel: Some(&context.cancel),
+        handler: handler.as_ref(),
+        relay: context.input_relay.as_ref().map(|relay| Relay {
+            capabilities: &relay.capabilities,
+            input_responses: relay.responses.as_deref(),
+            request_state: relay.state.as_deref(),
+        }),
+        ..RequestOptions::with_deadline(request.deadline().at)
+    };
+    if let Some(trace) = request.span() {
+        trace.add_to_headers(&mut options.headers);
     }
-    let Some(mut fields) = RawFields::parse(&tool) else { return tool };
-    match fields.remove(EXECUTION_SPEC_KEY) {
-        Some(_) => to_raw_value(&fields).unwrap_or_default(),
-        None => tool,
-    }
+    request.send_over(&connection.client, &options).await.map_err(|error| FailedAttempt { error, pending_questions })
 }
 
-/// Skipped tools with redacted, sanitised names and reasons.
-fn skipped_tools(skipped: &[(String, String)], redactor: &Redactor) -> Vec<SkippedTool> {
-    // Redact before truncating: the cut-off beginning of a secret is harder to recognise.
-    let clean = |text: &str| sanitize_truncated(&redactor.redact(text), 512);
-    skipped.iter().map(|(name, reason)| SkippedTool { name: clean(name), reason: clean(reason) }).collect()
-}
-
-/// Entry for a tool that is skipped because it contains a secret of its source where it cannot be masked.
-fn skip_leaking_tool(tool: &RawValue, redactor: &Redactor) -> SkippedTool {
-    let name = RawFields::parse(tool).and_then(|fields| serde_json::from_str::<String>(fields.get("name")?.get()).ok());
-    let name = sanitize_truncated(&redactor.redact(&name.unwrap_or_default()), 512);
-    let reason = "it contains a secret value of its source in a name, an enumeration or a default";
-    SkippedTool { name, reason: reason.into() }
-}
-
-/// Names of the capabilities that a server announced, bounded in number and length.
-fn capability_names(server: &ServerDescription) -> Vec<String> {
-    // Servers announce a handful; the bound protects the store.
-    const MAX_CAPABILITIES: usize = 32;
-    let capabilities = RawFields::parse(&server.capabilities).unwrap_or_default();
-    let offered = capabilities.iter().filter(|(_, value)| !matches!(value.get(), "null" | "false"));
-    offered.map(|(name, _)| name.chars().take(64).collect()).take(MAX_CAPABILITIES).collect()
-}
-
-/// Self-description of a server for search: title, description and instructions.
-fn describe_server(server: &ServerDescription) -> Option<String> {
-    let info = server.info.as_deref().and_then(RawFields::parse).unwrap_or_default();
-    let text_field = |key: &str| info.get(key).and_then(|raw| serde_json::from_str::<String>(raw.get()).ok());
-    let texts = [text_field("title"), text_field("description"), server.instructions.clone()];
-    Some(texts.into_iter().flatten().collect::<Vec<_>>().join("\n")).filter(|text| !text.is_empty())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn skipped_tools_show_no_secrets() {
-        let redactor = Redactor::new(&["hunter2".to_owned()].into());
-        let skipped = [("read_hunter2".to_owned(), "its schema has `hunter2`".to_owned())];
-        let expected = SkippedTool { name: "read_***".into(), reason: "its schema has `***`".into() };
-        assert_eq!(skipped_tools(&skipped, &redactor), [expected]);
-    }
-
-    #[test]
-    fn a_tool_that_repeats_a_secret_where_calls_depend_on_it_is_skipped() {
-        let redactor = Redactor::new(&["hunter2-hunter2".to_owned(), "europe".to_owned()].into());
-        for (tool, repeats) in [
-            (r#"{"name":"read","description":"with hunter2-hunter2","_meta":{"k":"hunter2-hunter2"}}"#, false),
-            (r#"{"name":"read_hunter2-hunter2"}"#, true),
-            (r#"{"name":"read","inputSchema":{"properties":{"hunter2-hunter2":{}}}}"#, true),
-            (r#"{"name":"read","inputSchema":{"properties":{"a":{"enum":["x","hunter2-hunter2"]}}}}"#, true),
-            (r#"{"name":"read","inputSchema":{"properties":{"a":{"examples":["hunter2-hunter2"]}}}}"#, false),
-            (r#"{"name":"list_europe"}"#, false),
-        ] {
-            let redacted = redactor.redact_tool(RawValue::from_string(tool.to_owned()).unwrap());
-            assert_eq!(redactor.is_leaked_by(&redacted), repeats, "{tool}");
-            let skipped = skip_leaking_tool(&redacted, &redactor);
-            assert!(!skipped.name.contains("hunter2"), "{}", skipped.name);
+impl UpstreamRequest<'_> {
+    /// Caller and receivers of the request.
+    fn context(&self) -> &CallContext {
+        match self {
+            UpstreamRequest::Call(call) => call.context,
+            UpstreamRequest::Request(request) => request.context,
         }
     }
 
-    #[test]
-    fn an_execution_spec_sent_by_a_server_is_removed() {
-        for (tool, expected) in [
-            (r#"{"name":"a","x-toolcrib-backing":{"execution":{}},"z":1.50}"#, r#"{"name":"a","z":1.50}"#),
-            (r#"{"name":"a","x-toolcrib-\u0062acking":{}}"#, r#"{"name":"a"}"#),
-            (r#"{"name":"x-toolcrib-backing", "z":"\u00e9"}"#, r#"{"name":"x-toolcrib-backing", "z":"\u00e9"}"#),
-            ("5", "5"),
-        ] {
-            let tool = RawValue::from_string(tool.to_owned()).unwrap();
-            assert_eq!(strip_execution_spec(tool).get(), expected);
+    fn deadline(&self) -> CallDeadline {
+        match self {
+            UpstreamRequest::Call(call) => call.deadline,
+            UpstreamRequest::Request(request) => request.deadline,
         }
     }
+
+    /// Span to propagate; only calls have one.
+    fn span(&self) -> Option<&Trace> {
+        match self {
+            UpstreamRequest::Call(call) => call.span,
+            UpstreamRequest::Request(_) => None,
+        }
+    }
+
+    /// Tool or method name, for messages.
+    fn name(&self) -> &str {
+        match self {
+            UpstreamRequest::Call(call) => call.tool,
+            UpstreamRequest::Request(request) => request.method,
+        }
+    }
+
+    /// Whether the request may be repeated after it was sent. Of the other methods, all of `resources/`, `prompts/` and
+    /// `logging/`, and `completion/complete`, may be repeated.
+    fn is_idempotent(&self) -> bool {
+        match self {
+            UpstreamRequest::Call(call) => call.is_idempotent,
+            UpstreamRequest::Request(request) => {
+                let (group, action) = request.method.split_once('/').unwrap_or_default();
+                matches!((group, action), ("resources" | "prompts" | "logging", _) | ("completion", "complete"))
+            }
+        }
+    }
+
+    /// Encodes and sends the request. Arguments and params are passed through as raw JSON.
+    async fn send_over(&self, client: &McpClient, options: &RequestOptions<'_>) -> Result<Box<RawValue>, WireError> {
+        match self {
+            UpstreamRequest::Call(call) => {
+                let meta = build_meta(call, client.era());
+                client.call_tool(call.tool, call.arguments, Some(call.input_schema), meta.as_deref(), options).await
+            }
+            UpstreamRequest::Request(request) => client.request(request.method, request.params, options).await,
+        }
+    }
+}
+
+/// `_meta` of the call with trace context and, for servers of the 2026-07-28 protocol, the log level. Borrowed if
+/// nothing is added.
+fn build_meta<'a>(call: &ToolCall<'a>, era: Era) -> Option<Cow<'a, RawValue>> {
+    let level = call.context.log_level.as_deref().filter(|_| era == Era::Modern);
+    let trace = call.span.map(Trace::propagated_fields).unwrap_or_default();
+    if level.is_none() && trace.is_empty() {
+        return call.meta.map(Cow::Borrowed);
+    }
+    // Keep the caller's other fields, such as vendor keys, and add or replace the ones below.
+    let mut meta = call.meta.and_then(RawFields::parse).unwrap_or_default();
+    if let Some(level) = level {
+        meta.insert("io.modelcontextprotocol/logLevel", raw_string(level));
+    }
+    // A `tracestate` of the caller belongs to another trace.
+    if !trace.is_empty() {
+        meta.remove("tracestate");
+    }
+    trace.iter().for_each(|(name, value)| meta.insert(name, raw_string(value)));
+    serde_json::value::to_raw_value(&meta).ok().map(Cow::Owned)
 }

@@ -24,10 +24,10 @@ use toolcrib_mcp::{ConnectionEvent, McpClient, NotificationHandler, WireError};
 
 use super::McpConnector;
 use super::active_calls::{ActiveCalls, CallGuard, PendingQuestions};
+use super::call_failure::rejection_error;
 use super::stderr_tail::StderrTail;
 use super::subscriptions::SubscriptionSet;
 use super::target::{self, OpenTarget};
-use super::upstream_request::rejection_error;
 use crate::call::CallContext;
 use crate::connector::CallFailure;
 use crate::connectors::SourceEvents;

@@ -15,8 +15,7 @@ use toolcrib_mcp::{RequestOptions, WireError};
 
 use super::connection_pool::PooledConnection;
 use super::subscriptions::{RESUBSCRIBE_TIMEOUT, SUBSCRIPTION_REQUEST_TIMEOUT};
-use super::upstream_request::UpstreamRequest;
-use super::{McpConnector, empty_object};
+use super::{McpConnector, UpstreamRequest, empty_object};
 use crate::call::ClientId;
 use crate::connector::{CallFailure, SourceRequest};
 
