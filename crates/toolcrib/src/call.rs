@@ -40,15 +40,12 @@ use toolcrib_core::tool::{ParsedToolName, parse_tool_name};
 use toolcrib_core::{Code, Error, Result, ResultExt, Source, SourceId, Timestamp};
 
 use crate::connector::{CallFailure, ToolCall, ToolCaller, ToolResult};
-use crate::connectors::Connectors;
 use crate::monitoring::Monitoring;
-use crate::redact::Redactor;
 use crate::refresh::{Refresher, RequiredFreshness};
 use crate::registry::Registry;
 use crate::result_pages::{PageShape, PageStore};
 use crate::state::State;
 use crate::store::ErrorSummary;
-use crate::tasks::Tasks;
 use crate::trace::Trace;
 use arguments::{ValidatedArguments, ValidationPermits, invalid_arguments_error};
 use check::{check_enabled, check_policy};
@@ -85,11 +82,9 @@ pub struct CallFinished {
 pub(crate) struct Dispatcher {
     pub(crate) state: Arc<State>,
     refresher: Arc<Refresher>,
-    connectors: Arc<Connectors>,
     pub(crate) monitoring: Arc<Monitoring>,
-    tasks: Tasks,
     /// Large results that clients read page by page.
-    result_pages: PageStore,
+    pub(crate) result_pages: PageStore,
     /// Bounds the argument validations that run on blocking threads.
     validation_permits: ValidationPermits,
 }
@@ -104,25 +99,20 @@ impl Registry {
     /// Releases what belongs to a disconnected client: its own connections to sources and its stored result pages.
     /// Returns at once; the connections are closed in the background.
     pub fn client_disconnected(&self, client: ClientId) {
-        self.dispatcher.client_disconnected(client);
+        self.dispatcher.result_pages.remove_client(client);
+        for connector in self.state.connectors.connectors() {
+            self.state.tasks.spawn(async move { connector.client_disconnected(client).await });
+        }
     }
 }
 
 impl Dispatcher {
-    pub(crate) fn new(
-        state: Arc<State>,
-        refresher: Arc<Refresher>,
-        connectors: Arc<Connectors>,
-        monitoring: Arc<Monitoring>,
-        tasks: Tasks,
-    ) -> Dispatcher {
+    pub(crate) fn new(state: Arc<State>, refresher: Arc<Refresher>, monitoring: Arc<Monitoring>) -> Dispatcher {
         Dispatcher {
             result_pages: PageStore::new(state.node.clone()),
             state,
             refresher,
-            connectors,
             monitoring,
-            tasks,
             validation_permits: ValidationPermits::default(),
         }
     }
@@ -214,16 +204,16 @@ impl Dispatcher {
         let result = match source {
             Some(source) => self.send_call(source, call).await?,
             // A tool that the host program registered has no connection.
-            None => self.connectors.builtins().call(&call).await.map_err(CallFailure::into_error)?,
+            None => self.state.connectors.builtins().call(&call).await.map_err(CallFailure::into_error)?,
         };
         // Clean before the note is added and before the size is compared: only what the source sent needs it, and
         // removed characters do not count towards `result_limit`.
         let result = match settings.results() {
-            ResultText::Clean => strip_hidden_text(result).await?,
+            ResultText::Clean => rewrite_result(result, ToolResult::without_hidden_characters).await?,
             ResultText::Raw => result,
         };
         let result = match note {
-            Some(note) => add_note(result, note).await?,
+            Some(note) => rewrite_result(result, move |result| result.with_note(&note)).await?,
             None => result,
         };
         // Workflow steps and the command line take results whole, whatever their size.
@@ -285,19 +275,6 @@ impl Dispatcher {
         }
     }
 
-    /// See [`Registry::client_disconnected`].
-    fn client_disconnected(&self, client: ClientId) {
-        self.result_pages.remove_client(client);
-        for connector in self.connectors.connectors() {
-            self.tasks.spawn(async move { connector.client_disconnected(client).await });
-        }
-    }
-
-    /// Removes result pages that were not read for too long.
-    pub(crate) fn remove_expired_pages(&self) {
-        self.result_pages.remove_expired();
-    }
-
     /// See [`Sources::find_by_tool_name`](crate::registry::Sources::find_by_tool_name).
     pub(crate) fn source_for_tool_name(&self, name: &str) -> Result<Option<SourceId>> {
         let snapshot = self.state.snapshot();
@@ -339,33 +316,20 @@ impl ToolCaller for Dispatcher {
     }
 }
 
-/// Maximum length of a result that is cleaned on the async thread of its call. Results up to the default `result_limit`
-/// are shorter; most are only scanned, which takes less time than handing them to another thread.
+/// Maximum length of a result that is rewritten on the async thread of its call. Results up to the default
+/// `result_limit` are shorter; most are only scanned, which takes less time than handing them to another thread.
 const MAX_INLINE_RESULT_LEN: usize = 256 * 1024;
 
-/// Removes hidden characters from a result; on a blocking thread if it is large.
-async fn strip_hidden_text(result: ToolResult) -> Result<ToolResult> {
+/// Rewrites a result: removes hidden characters or secrets, or adds a note. On a blocking thread if it is large.
+async fn rewrite_result(
+    result: ToolResult,
+    rewrite: impl FnOnce(ToolResult) -> ToolResult + Send + 'static,
+) -> Result<ToolResult> {
     if result.raw.get().len() <= MAX_INLINE_RESULT_LEN {
-        return Ok(result.without_hidden_characters());
+        return Ok(rewrite(result));
     }
-    let cleaning = tokio::task::spawn_blocking(move || result.without_hidden_characters());
-    cleaning.await.context(Code::Internal, "a result could not be cleaned")
-}
-
-/// Redacts the secrets of its source in a result that reports an error; on a blocking thread if it is large. Done for
-/// errors only: servers that repeat their credentials do it there, and successful results pass unchanged.
-async fn redact_result(result: ToolResult, redactor: Arc<Redactor>) -> Result<ToolResult> {
-    if result.raw.get().len() <= MAX_INLINE_RESULT_LEN {
-        return Ok(result.redact(&redactor));
-    }
-    let redacting = tokio::task::spawn_blocking(move || result.redact(&redactor));
-    redacting.await.context(Code::Internal, "a result could not be redacted")
-}
-
-/// Adds a note to a result. On a blocking thread, because the whole result is rewritten.
-async fn add_note(result: ToolResult, note: String) -> Result<ToolResult> {
-    let noted = tokio::task::spawn_blocking(move || result.with_note(&note));
-    noted.await.context(Code::Internal, "a note could not be added to the result")
+    let rewriting = tokio::task::spawn_blocking(move || rewrite(result));
+    rewriting.await.context(Code::Internal, "a result could not be rewritten")
 }
 
 /// Returns the beginning of the first text block, as error message for the counters. Limited to 200 characters, because

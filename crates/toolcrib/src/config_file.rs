@@ -101,10 +101,8 @@ impl LoadedConfig {
     /// such file. What is stored is the content that was read, not that of the file at this moment.
     pub fn accept_project(mut self) -> Result<LoadedConfig> {
         let Some(project) = &mut self.project else {
-            return Err(Error::new(
-                Code::NotFound,
-                "there is no project file to trust in this directory or its parents",
-            ));
+            let message = "there is no project file to trust in this directory or its parents";
+            return Err(Error::new(Code::NotFound, message));
         };
         let accepted = TrustedFile::new(&project.config, project.documents().clone());
         trust_store::store_trusted(&project.file, &accepted)?;
@@ -141,10 +139,8 @@ impl LoadedConfig {
             }
             TrustState::NeverTrusted | TrustState::Changed { .. } => {
                 // A source of the user's own configuration keeps working, even if the project's file declares it too.
-                let is_user_source =
-                    |id: &SourceId| project.user_config.sources.iter().any(|declaration| declaration.id == *id);
                 let declared = project.config.sources.iter().map(|declaration| &declaration.id);
-                let sources = declared.filter(|id| !is_user_source(id)).cloned().collect();
+                let sources = declared.filter(|id| !project.replaces_user_source(id)).cloned().collect();
                 let reason = format!("{}; review it, then run `toolcrib trust`", project.untrusted_reason());
                 Trust { untrusted: Some(UntrustedFile { reason, sources }), ..Trust::default() }
             }
@@ -159,10 +155,8 @@ impl ProjectFile {
         let trust_state = match trust_store::find_trusted(file)? {
             None => TrustState::NeverTrusted,
             Some(before) => {
-                let current = TrustedFile::new(
-                    &config,
-                    documents::read_local_documents(&config, parent_directory(file), Some(&before)),
-                );
+                let documents = documents::read_local_documents(&config, parent_directory(file), Some(&before));
+                let current = TrustedFile::new(&config, documents);
                 let keys = before.uncovered_keys(&current);
                 if keys.is_empty() { TrustState::Trusted(before) } else { TrustState::Changed { before, keys } }
             }
@@ -172,10 +166,7 @@ impl ProjectFile {
 
     /// Whether the file is trusted as it is now.
     pub fn is_trusted(&self) -> bool {
-        match self.trust_state {
-            TrustState::Trusted(_) => true,
-            TrustState::NeverTrusted | TrustState::Changed { .. } => false,
-        }
+        matches!(self.trust_state, TrustState::Trusted(_))
     }
 
     /// Returns why the file is not applied, for people. Callers append what follows from it and the next step.
@@ -272,13 +263,12 @@ pub fn default_data_directory(file: Option<&Path>) -> Result<PathBuf> {
 /// Reads a configuration file, of Toolcrib or of another client.
 pub fn read_text(path: &Path) -> Result<String> {
     let prefix = || format!("cannot read `{}`", path.display());
-    let metadata = std::fs::metadata(path)
-        .map_err(|error| Error::new(Code::ConfigInvalid, format!("{}: {error}", prefix())).with_cause(error))?;
-    if metadata.len() > MAX_CONFIG_FILE_BYTES {
+    let unreadable =
+        |error: std::io::Error| Error::new(Code::ConfigInvalid, format!("{}: {error}", prefix())).with_cause(error);
+    if std::fs::metadata(path).map_err(unreadable)?.len() > MAX_CONFIG_FILE_BYTES {
         return Err(Error::new(Code::ConfigInvalid, format!("{}: it is larger than 16 MiB", prefix())));
     }
-    let bytes = std::fs::read(path)
-        .map_err(|error| Error::new(Code::ConfigInvalid, format!("{}: {error}", prefix())).with_cause(error))?;
+    let bytes = std::fs::read(path).map_err(unreadable)?;
     String::from_utf8(bytes).context(Code::ConfigInvalid, format!("{}: it is not UTF-8 text", prefix()))
 }
 

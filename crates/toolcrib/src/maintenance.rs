@@ -15,12 +15,9 @@ use tokio::time::Instant;
 use toolcrib_core::{Code, Error, Result, Timestamp};
 
 use crate::call::Dispatcher;
-use crate::connectors::Connectors;
-use crate::monitoring::Monitoring;
 use crate::refresh::Refresher;
 use crate::state::State;
 use crate::store::{SourceStatus, StoreState};
-use crate::tasks::Tasks;
 
 /// Interval of maintenance: following other processes' writes and writing counts. A tick without changes costs one
 /// cheap statement of the store (`Store::change_counter`).
@@ -34,9 +31,6 @@ pub(crate) struct Maintenance {
     state: Arc<State>,
     refresher: Arc<Refresher>,
     dispatcher: Arc<Dispatcher>,
-    connectors: Arc<Connectors>,
-    monitoring: Arc<Monitoring>,
-    tasks: Tasks,
     last: Mutex<LastMaintenance>,
 }
 
@@ -62,22 +56,15 @@ pub struct StoreHealth {
 
 impl Maintenance {
     /// Starts with a working store.
-    pub(crate) fn new(
-        state: Arc<State>,
-        refresher: Arc<Refresher>,
-        dispatcher: Arc<Dispatcher>,
-        connectors: Arc<Connectors>,
-        monitoring: Arc<Monitoring>,
-        tasks: Tasks,
-    ) -> Maintenance {
+    pub(crate) fn new(state: Arc<State>, refresher: Arc<Refresher>, dispatcher: Arc<Dispatcher>) -> Maintenance {
         let last = Mutex::new(LastMaintenance { ran_at: Instant::now(), store: StoreState::Ok, ok_at: state.now() });
-        Maintenance { state, refresher, dispatcher, connectors, monitoring, tasks, last }
+        Maintenance { state, refresher, dispatcher, last }
     }
 
     /// Spawns the maintenance task. It runs until the registry closes.
     pub(crate) fn spawn(self: &Arc<Self>) {
         let maintenance = self.clone();
-        self.tasks.spawn_until_shutdown(async move {
+        self.state.tasks.spawn_until_shutdown(async move {
             let mut last_change = None;
             let mut ticks = tokio::time::interval(MAINTENANCE_INTERVAL);
             // After a pause, e.g. of a laptop that slept, one tick is enough.
@@ -88,7 +75,7 @@ impl Maintenance {
                         maintenance.maintain_connections();
                         maintenance.run_tick(&mut last_change).await;
                     }
-                    source = maintenance.connectors.source_events.next_changed_source() => {
+                    source = maintenance.state.connectors.source_events.next_changed_source() => {
                         maintenance.refresher.on_tools_changed(source);
                     }
                 }
@@ -102,16 +89,18 @@ impl Maintenance {
         if self.state.snapshot().ensure_usable().is_err() {
             return;
         }
-        for connector in self.connectors.connectors().into_iter().filter(|connector| connector.needs_maintenance()) {
-            self.tasks.spawn_until_shutdown(async move { connector.maintain().await });
+        for connector in
+            self.state.connectors.connectors().into_iter().filter(|connector| connector.needs_maintenance())
+        {
+            self.state.tasks.spawn_until_shutdown(async move { connector.maintain().await });
         }
     }
 
     /// Removes expired result pages, writes counts, and applies what other processes wrote. Never ends the task: a
     /// failure is logged, reported by readiness checks, and tried again with the next tick.
     async fn run_tick(&self, last_change: &mut Option<u64>) {
-        self.dispatcher.remove_expired_pages();
-        let flushed = self.monitoring.usage.flush(&*self.state.store).await;
+        self.dispatcher.result_pages.remove_expired();
+        let flushed = self.dispatcher.monitoring.usage.flush(&*self.state.store).await;
         let followed = if self.state.options.follow_writes { self.follow_writes(last_change).await } else { Ok(()) };
         if let Err(error) = &followed {
             tracing::warn!(%error, "records of other processes cannot be read; the current catalogue is still served");
@@ -131,7 +120,7 @@ impl Maintenance {
         }
         self.state.catch_up().await?;
         *last_change = Some(change);
-        self.monitoring.usage.load(&*self.state.store).await
+        self.dispatcher.monitoring.usage.load(&*self.state.store).await
     }
 
     /// Records the result of a run, failed or not.
@@ -161,7 +150,7 @@ impl Maintenance {
 
     /// Fails if calls cannot be expected to work. The error names no path: `/readyz` is answered without credentials.
     pub(crate) fn check_ready(&self) -> Result<()> {
-        if self.tasks.shutdown().is_cancelled() {
+        if self.state.tasks.shutdown().is_cancelled() {
             return Err(Error::new(Code::StoreUnavailable, "the registry is closed"));
         }
         let snapshot = self.state.snapshot();
@@ -172,10 +161,9 @@ impl Maintenance {
         match self.store_health().state {
             StoreState::Ok | StoreState::Down => Ok(()),
             state @ (StoreState::Damaged | StoreState::Missing) => {
-                let message = match state {
-                    StoreState::Missing => "the file of the store was removed or replaced",
-                    StoreState::Ok | StoreState::Down | StoreState::Damaged => "the store is damaged",
-                };
+                let is_missing = state == StoreState::Missing;
+                let message =
+                    if is_missing { "the file of the store was removed or replaced" } else { "the store is damaged" };
                 let message = format!(
                     "{message}; tool lists are served from memory, and nothing is written; run `toolcrib verify`"
                 );

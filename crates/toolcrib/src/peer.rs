@@ -75,7 +75,7 @@ impl PeerSearch {
         // The socket may move to another process between finding and classifying, so try again.
         let search = socket_owner::SocketOwnerSearch::new(peer.inode);
         for _ in 0..MAX_SEARCH_ATTEMPTS {
-            let recent = self.lock_recent().clone();
+            let recent = self.recent.lock().clone();
             let pid = search.find_process(&recent)?;
             if let Some(owner) = classify_owner(&search, pid)? {
                 self.remember(pid);
@@ -87,14 +87,10 @@ impl PeerSearch {
 
     /// Moves a process to the front of the recent ones.
     fn remember(&self, pid: i32) {
-        let mut recent = self.lock_recent();
+        let mut recent = self.recent.lock();
         recent.retain(|recent_pid| *recent_pid != pid);
         recent.insert(0, pid);
         recent.truncate(MAX_RECENT_PROCESSES);
-    }
-
-    fn lock_recent(&self) -> parking_lot::MutexGuard<'_, Vec<i32>> {
-        self.recent.lock()
     }
 }
 

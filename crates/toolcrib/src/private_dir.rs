@@ -1,9 +1,11 @@
-//! Directories that other users cannot write: those of the store, the tokens and the logs.
+//! Directories that other users cannot write, and files that they cannot read: those of the store, the tokens and the
+//! logs.
 //!
 //! A user who can write there can replace the journal, plant a token or redirect a log by a link. An existing
 //! directory is only checked, its mode is not changed; whether others can read it is not checked.
 
-use std::fs;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
 use std::path::Path;
 
 use toolcrib_core::{Code, Error, Result};
@@ -23,6 +25,32 @@ pub fn ensure_private_directory(path: &Path) -> Result<()> {
         builder.recursive(true).create(path).map_err(unusable)?;
     }
     check_ownership(path, &fs::metadata(path).map_err(unusable)?)
+}
+
+/// Returns options to write files that only their owner may access.
+pub(crate) fn private_file_options() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
+}
+
+/// Replaces a file, for its owner only. A reader sees the old file or the new one, never a part.
+pub(crate) fn replace_private_file(path: &Path, text: &str) -> io::Result<()> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let temporary = path.with_file_name(format!(".{name}-{:016x}", rand::random::<u64>()));
+    let written = private_file_options().create_new(true).open(&temporary).and_then(|mut file| {
+        file.write_all(text.as_bytes())?;
+        // Without this, a power failure may leave an empty file.
+        file.sync_data()
+    });
+    let renamed = written.and_then(|()| fs::rename(&temporary, path));
+    if renamed.is_err() {
+        // It may not have been created.
+        let _ = fs::remove_file(&temporary);
+    }
+    renamed
 }
 
 /// Rejects a directory of another user, or one that others can write.

@@ -21,19 +21,17 @@ use futures_util::future::join_all;
 use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::sync::{Semaphore, watch};
-use toolcrib_core::delta::{Delta, ToolChange, ToolRename};
+use toolcrib_core::delta::{ToolChange, ToolRename};
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::freshness::Freshness;
 use toolcrib_core::source::SourceKind;
 use toolcrib_core::{Code, Error, Result, Source, SourceId};
 use tracing::field::display;
 
-use crate::connectors::Connectors;
 use crate::monitoring::Monitoring;
 use crate::registry::Registry;
 use crate::state::{Snapshot, State};
 use crate::store::ErrorSummary;
-use crate::tasks::Tasks;
 use crate::trace::Trace;
 
 pub use ensure::{BackoffPolicy, PendingDiscovery, PendingSource, RequiredFreshness};
@@ -113,9 +111,7 @@ const MIN_ANNOUNCEMENT_INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Refresher {
     state: Arc<State>,
-    connectors: Arc<Connectors>,
     monitoring: Arc<Monitoring>,
-    tasks: Tasks,
     in_flight: InFlightDiscoveries,
     /// Bounds the discoveries that run at once, whichever request started them.
     permits: Semaphore,
@@ -159,14 +155,9 @@ impl Registry {
 }
 
 impl Refresher {
-    pub(crate) fn new(
-        state: Arc<State>,
-        connectors: Arc<Connectors>,
-        monitoring: Arc<Monitoring>,
-        tasks: Tasks,
-    ) -> Refresher {
+    pub(crate) fn new(state: Arc<State>, monitoring: Arc<Monitoring>) -> Refresher {
         let permits = Semaphore::new(state.options.max_parallel_discoveries.max(1));
-        Refresher { state, connectors, monitoring, tasks, in_flight: InFlightDiscoveries::default(), permits }
+        Refresher { state, monitoring, in_flight: InFlightDiscoveries::default(), permits }
     }
 
     /// See [`Registry::refresh`].
@@ -229,7 +220,7 @@ impl Refresher {
             return;
         }
         let refresher = self.clone();
-        self.tasks.spawn_until_shutdown(async move { refresher.coalesce_announcements(id).await });
+        self.state.tasks.spawn_until_shutdown(async move { refresher.coalesce_announcements(id).await });
     }
 
     /// Refreshes a source until it has no further announcements, at most once per [`MIN_ANNOUNCEMENT_INTERVAL`].
@@ -256,7 +247,7 @@ impl Refresher {
         let running = self.in_flight.running.lock().get(&id).cloned();
         let Some((_, mut running)) = running else { return };
         let state = self.state.clone();
-        self.tasks.spawn_until_shutdown(async move {
+        self.state.tasks.spawn_until_shutdown(async move {
             drop(running.wait_for(Option::is_some).await);
             let invalidate = async {
                 state.store.invalidate(&id).await?;
@@ -303,9 +294,7 @@ impl Refresher {
             return RefreshOutcome::new(id, RefreshStatus::Disabled);
         }
         if !refresh.force && snapshot.freshness(&id, self.state.now()) == Freshness::Fresh {
-            let inventory_hash = snapshot.inventory.source(&id).and_then(|state| state.manifest);
-            let unchanged = snapshot.catalog.tool_count(&id);
-            let outcome = RefreshOutcome { inventory_hash, unchanged, ..RefreshOutcome::new(id, RefreshStatus::Fresh) };
+            let outcome = RefreshOutcome { status: RefreshStatus::Fresh, ..self.current_outcome(&id, None) };
             self.record_fresh_span(&source, &outcome, refresh.trace.as_ref());
             return outcome;
         }
@@ -332,7 +321,7 @@ impl Refresher {
         let before = self.state.snapshot().source_status(id);
         running.insert(id.clone(), (source.clone(), run.clone()));
         let refresher = self.clone();
-        let shutdown = self.tasks.shutdown().clone();
+        let shutdown = self.state.tasks.shutdown().clone();
         let span = tracing::Span::current();
         let task = async move {
             // Dropping the discovery when the registry closes ends its connection and child process.
@@ -350,7 +339,7 @@ impl Refresher {
             // Fails only if every waiting caller has disconnected.
             let _ = done.send(outcome);
         };
-        self.tasks.spawn(tracing::Instrument::instrument(task, span));
+        self.state.tasks.spawn(tracing::Instrument::instrument(task, span));
         run
     }
 
@@ -366,21 +355,18 @@ impl Refresher {
 impl RefreshOutcome {
     /// Creates an outcome without changes.
     fn new(source: SourceId, status: RefreshStatus) -> RefreshOutcome {
-        let Delta { added, changed, removed, renamed, unchanged } = Delta::default();
-        let inventory_hash = None;
-        let error = None;
         RefreshOutcome {
             source,
             status,
             contacted: false,
-            added,
-            changed,
-            removed,
-            renamed,
-            unchanged,
-            inventory_hash,
+            added: Vec::new(),
+            changed: Vec::new(),
+            removed: Vec::new(),
+            renamed: Vec::new(),
+            unchanged: 0,
+            inventory_hash: None,
             elapsed_ms: 0,
-            error,
+            error: None,
         }
     }
 }

@@ -17,16 +17,14 @@ mod enable;
 // Reading sources and tools.
 mod api_requirements;
 mod effective_config;
-mod list_hints;
+mod list_caching;
 mod source_view;
-mod sources_version;
 mod stats;
 mod token_counts;
-mod tool_detail;
+mod tool_view;
 mod tools;
 
 // Reading the past.
-mod blocking;
 mod historical;
 mod history;
 mod lockfile;
@@ -63,16 +61,15 @@ pub use damage::DamageAcceptance;
 pub use declare::DeclareOutcome;
 pub use effective_config::Configuration;
 pub use enable::{EnableOutcome, EnableTarget, EnabledState};
-pub use historical::{HistoricalTool, ToolVersion};
+pub use historical::ToolVersion;
 pub use history::{History, HistoryPage, HistoryQuery, HistoryRecord};
-pub use list_hints::ListHints;
+pub use list_caching::{ListHints, SourcesVersion};
 pub use lockfile::Lockfiles;
 pub use options::{RegistryOptions, Trust, UntrustedFile};
 pub use source_view::{ConnectionState, DiscoveryStatus, SourceHealth, SourceView, Sources};
-pub use sources_version::SourcesVersion;
 pub use stats::{SourceStats, Statistics, Stats, ToolStats};
-pub use tool_detail::{ExecutionView, ToolDetail};
-pub use tools::{ToolFilter, ToolView};
+pub use tool_view::{ExecutionView, ToolView};
+pub use tools::ToolFilter;
 pub use verify::{StoreMaintenance, Verification};
 
 /// One catalogue of tools over a store, with the connections to the sources behind it.

@@ -49,14 +49,8 @@ pub(crate) struct PageStore {
     node: NodeId,
 }
 
-impl PageStore {
-    pub(crate) fn new(node: NodeId) -> PageStore {
-        PageStore { results: Mutex::default(), max_bytes: MAX_STORED_BYTES, node }
-    }
-}
-
-#[derive(Debug)]
 /// One result with its pages.
+#[derive(Debug)]
 struct StoredResult {
     /// Random, because any caller that knows it may read a result without owner.
     id: String,
@@ -69,6 +63,10 @@ struct StoredResult {
 }
 
 impl PageStore {
+    pub(crate) fn new(node: NodeId) -> PageStore {
+        PageStore { results: Mutex::default(), max_bytes: MAX_STORED_BYTES, node }
+    }
+
     /// Splits a result, stores its pages and returns the first one.
     pub(crate) fn store(
         &self,

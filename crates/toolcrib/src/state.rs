@@ -68,8 +68,8 @@ pub(crate) struct State {
     /// Sends to every subscriber of the registry.
     pub(crate) notices: broadcast::Sender<RegistryNotice>,
     /// Told which sources changed; also holds the built-in tools.
-    pub(crate) connectors: Arc<Connectors>,
-    /// Connections of changed sources are closed in the background.
+    pub(crate) connectors: Connectors,
+    /// Background tasks of the registry, such as closing connections of changed sources.
     pub(crate) tasks: Tasks,
 }
 
@@ -111,8 +111,7 @@ impl State {
         config: &Config,
         options: RegistryOptions,
         notices: broadcast::Sender<RegistryNotice>,
-        connectors: Arc<Connectors>,
-        tasks: Tasks,
+        connectors: Connectors,
     ) -> State {
         let snapshot = Snapshot {
             environment: EnvironmentOverrides::new(&options.environment),
@@ -129,7 +128,7 @@ impl State {
             snapshot: ArcSwap::from_pointee(snapshot),
             notices,
             connectors,
-            tasks,
+            tasks: Tasks::default(),
             options,
         }
     }
@@ -187,19 +186,11 @@ impl State {
             writer.ensure_undamaged()?;
             decide(writer)
         };
-        self.append(actor, check, decide).await
+        self.write_despite_damage(actor, check, decide).await
     }
 
-    /// Like `write`, for the one decision that is allowed on a damaged journal: accepting the damage.
+    /// Like `write`, also on a damaged journal: for the decision to accept the damage.
     pub(crate) async fn write_despite_damage(
-        &self,
-        actor: &Actor,
-        decide: impl Fn(&WriterState) -> Result<Vec<Event>>,
-    ) -> Result<WriteOutcome> {
-        self.append(actor, None, decide).await
-    }
-
-    async fn append(
         &self,
         actor: &Actor,
         check: Option<(&DiscoveryCheck, &SourceStatus)>,

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::inventory::{Actor, Event};
 use toolcrib_core::manifest::PackedManifest;
-use toolcrib_core::{Code, Error, Result, Source, SourceId, Timestamp};
+use toolcrib_core::{Code, Error, Result, Source, SourceId, Timestamp, ToolId};
 
 use crate::connector::document::DocumentVersions;
 
@@ -131,38 +131,27 @@ const CHECKSUM_DIGITS: usize = 32;
 impl StoredRecord {
     /// Computes the checksum over all other fields.
     pub fn compute_checksum(&self) -> String {
-        compute_checksum(self.seq, self.at, self.actor.as_str(), &self.body, self.critical, &self.min_version)
+        let mut hash = Sha256::new();
+        hash.update(self.seq.to_le_bytes());
+        hash.update(self.at.0.to_le_bytes());
+        hash.update([u8::from(self.critical)]);
+        // Each text with its length, so that moving text from one field to the next changes the checksum.
+        for text in [self.actor.as_str(), &self.min_version, &self.body] {
+            hash.update((text.len() as u64).to_le_bytes());
+            hash.update(text);
+        }
+        Fingerprint::from_bytes(hash.finalize().into()).short_hex(CHECKSUM_DIGITS)
     }
-}
-
-/// Computes the checksum of a record.
-pub(crate) fn compute_checksum(
-    seq: u64,
-    at: Timestamp,
-    actor: &str,
-    body: &str,
-    critical: bool,
-    min_version: &str,
-) -> String {
-    let mut hash = Sha256::new();
-    hash.update(seq.to_le_bytes());
-    hash.update(at.0.to_le_bytes());
-    hash.update([u8::from(critical)]);
-    // Each text with its length, so that moving text from one field to the next changes the checksum.
-    for text in [actor, min_version, body] {
-        hash.update((text.len() as u64).to_le_bytes());
-        hash.update(text);
-    }
-    Fingerprint::from_bytes(hash.finalize().into()).short_hex(CHECKSUM_DIGITS)
 }
 
 /// End of messages about a store that is damaged or missing.
 const VERIFY_HINT: &str = "; run `toolcrib verify`";
 
 /// State of a store, as `/readyz` reports it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StoreState {
+    #[default]
     Ok,
     /// Temporarily unavailable: locked, disk full, unreachable.
     Down,
@@ -214,6 +203,26 @@ pub struct Commit<'a> {
     pub events: &'a [Event],
     /// Measurement to write with the events: a discovery's check and the resulting status.
     pub check: Option<(&'a DiscoveryCheck, &'a SourceStatus)>,
+}
+
+impl Commit<'_> {
+    /// Returns the records of the events: all of the same time and actor, with consecutive numbers.
+    pub(crate) fn records(&self) -> serde_json::Result<Vec<StoredRecord>> {
+        let record = |(seq, event): (u64, &Event)| {
+            let mut record = StoredRecord {
+                seq,
+                at: self.at,
+                actor: self.actor.clone(),
+                body: serde_json::to_string(event)?,
+                critical: event.is_critical(),
+                min_version: event.min_version().to_owned(),
+                checksum: None,
+            };
+            record.checksum = Some(record.compute_checksum());
+            Ok(record)
+        };
+        (self.first_seq..).zip(self.events).map(record).collect()
+    }
 }
 
 /// Result of a commit.
@@ -354,4 +363,53 @@ pub struct CacheCount {
     pub source: SourceId,
     pub hits: u64,
     pub misses: u64,
+}
+
+/// Counts of tools and sources.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct UsageCounts {
+    pub(crate) calls: BTreeMap<ToolId, CallCount>,
+    pub(crate) cache_lookups: BTreeMap<SourceId, CacheCount>,
+}
+
+impl UsageCounts {
+    /// Adds increments that were counted after everything in `self`.
+    pub(crate) fn add<'a>(
+        &mut self,
+        calls: impl IntoIterator<Item = &'a CallCount>,
+        lookups: impl IntoIterator<Item = &'a CacheCount>,
+    ) {
+        for increment in calls {
+            let id = ToolId { source: increment.source.clone(), name: increment.tool.clone() };
+            let zero = CallCount::zero(&id);
+            self.calls.entry(id).or_insert(zero).add(increment);
+        }
+        for increment in lookups {
+            let zero = CacheCount { hits: 0, misses: 0, ..increment.clone() };
+            let count = self.cache_lookups.entry(increment.source.clone()).or_insert(zero);
+            count.hits += increment.hits;
+            count.misses += increment.misses;
+        }
+    }
+}
+
+impl CallCount {
+    pub(crate) fn zero(tool: &ToolId) -> CallCount {
+        CallCount {
+            source: tool.source.clone(),
+            tool: tool.name.clone(),
+            calls: 0,
+            errors: 0,
+            last_called: None,
+            last_error: None,
+        }
+    }
+
+    /// Adds `newer`, which was counted after `self`. One without an error keeps the error of an earlier one.
+    pub(crate) fn add(&mut self, newer: &CallCount) {
+        self.calls += newer.calls;
+        self.errors += newer.errors;
+        self.last_called = self.last_called.max(newer.last_called);
+        self.last_error = newer.last_error.clone().or(self.last_error.take());
+    }
 }

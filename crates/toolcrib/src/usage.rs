@@ -5,12 +5,10 @@
 //! A count moves through three stages: `pending` (counted here), `flushing` (in a transaction whose end is not known
 //! yet) and `stored`. A write that fails moves it back to `pending`, so nothing is lost while the store is down.
 
-use std::collections::BTreeMap;
-
 use parking_lot::Mutex;
 use toolcrib_core::{Result, SourceId, Timestamp, ToolId};
 
-use crate::store::{CacheCount, CallCount, ErrorSummary, Store};
+use crate::store::{CacheCount, CallCount, ErrorSummary, Store, UsageCounts};
 
 /// The counters of a registry. Its lock is held for a moment only; calls never wait for the store.
 #[derive(Debug, Default)]
@@ -31,25 +29,11 @@ struct UsageState {
     pending: UsageCounts,
 }
 
-/// Counts of tools and sources.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct UsageCounts {
-    pub(crate) calls: BTreeMap<ToolId, CallCount>,
-    pub(crate) cache_lookups: BTreeMap<SourceId, CacheCount>,
-}
-
 impl UsageCounters {
     /// Counts a call of a tool.
     pub(crate) fn count_call(&self, tool: &ToolId, at: Timestamp, error: Option<ErrorSummary>) {
         let mut counts = self.counts.lock();
-        let count = counts.pending.calls.entry(tool.clone()).or_insert_with(|| CallCount {
-            source: tool.source.clone(),
-            tool: tool.name.clone(),
-            calls: 0,
-            errors: 0,
-            last_called: None,
-            last_error: None,
-        });
+        let count = counts.pending.calls.entry(tool.clone()).or_insert_with(|| CallCount::zero(tool));
         // Failed calls count as calls, too.
         count.calls += 1;
         count.last_called = Some(at);
@@ -62,13 +46,8 @@ impl UsageCounters {
     /// Counts a request for a source's tools; `hit` if they were fresh.
     pub(crate) fn count_lookup(&self, source: &SourceId, hit: bool) {
         let mut counts = self.counts.lock();
-        let count = counts.pending.cache_lookups.entry(source.clone()).or_insert_with(|| CacheCount {
-            source: source.clone(),
-            hits: 0,
-            misses: 0,
-        });
-        count.hits += u64::from(hit);
-        count.misses += u64::from(!hit);
+        let lookup = CacheCount { source: source.clone(), hits: u64::from(hit), misses: u64::from(!hit) };
+        counts.pending.add([], [&lookup]);
     }
 
     /// Returns all counts, of this and other processes.
@@ -81,13 +60,12 @@ impl UsageCounters {
     }
 
     /// Returns the call counts of one tool.
-    pub(crate) fn tool_count(&self, tool: &ToolId) -> Option<CallCount> {
+    pub(crate) fn tool_count(&self, tool: &ToolId) -> CallCount {
         let counts = self.counts.lock();
         let parts = [&counts.stored, &counts.flushing, &counts.pending];
-        let mut counts = parts.into_iter().filter_map(|part| part.calls.get(tool));
-        let mut total = counts.next()?.clone();
-        counts.for_each(|count| total.merge(count));
-        Some(total)
+        let mut total = CallCount::zero(tool);
+        parts.into_iter().filter_map(|part| part.calls.get(tool)).for_each(|count| total.add(count));
+        total
     }
 
     /// Writes the pending counts. If that fails, they stay pending. Without pending counts the store is not accessed.
@@ -131,43 +109,17 @@ impl UsageCounters {
         let _guard = self.write_lock.lock().await;
         let calls = store.call_counts().await?;
         let lookups = store.cache_counts().await?;
-        let tool_id = |count: &CallCount| ToolId { source: count.source.clone(), name: count.tool.clone() };
-        self.counts.lock().stored = UsageCounts {
-            calls: calls.into_iter().map(|count| (tool_id(&count), count)).collect(),
-            cache_lookups: lookups.into_iter().map(|count| (count.source.clone(), count)).collect(),
-        };
+        let mut stored = UsageCounts::default();
+        stored.add(&calls, &lookups);
+        self.counts.lock().stored = stored;
         Ok(())
     }
 }
 
 impl UsageCounts {
-    /// Adds `newer`, which was counted after everything in `self`. Order matters for `last_called` and `last_error`, of
-    /// which the newer value is kept.
+    /// Adds `newer`, which was counted after everything in `self`.
     fn merge(&mut self, newer: &UsageCounts) {
-        for (tool, count) in &newer.calls {
-            match self.calls.get_mut(tool) {
-                Some(total) => total.merge(count),
-                None => {
-                    self.calls.insert(tool.clone(), count.clone());
-                }
-            }
-        }
-        for (source, count) in &newer.cache_lookups {
-            let zero = CacheCount { hits: 0, misses: 0, ..count.clone() };
-            let total = self.cache_lookups.entry(source.clone()).or_insert(zero);
-            total.hits += count.hits;
-            total.misses += count.misses;
-        }
-    }
-}
-
-impl CallCount {
-    /// Adds `newer`, which was counted after `self`.
-    fn merge(&mut self, newer: &CallCount) {
-        self.calls += newer.calls;
-        self.errors += newer.errors;
-        self.last_called = newer.last_called.or(self.last_called);
-        self.last_error = newer.last_error.clone().or(self.last_error.take());
+        self.add(newer.calls.values(), newer.cache_lookups.values());
     }
 }
 
@@ -189,7 +141,7 @@ mod tests {
         counters.count_call(&tool, Timestamp(2), None);
         let store = MemoryStore::default();
         counters.flush(&store).await.unwrap();
-        assert_eq!(counters.tool_count(&tool).unwrap().calls, 2);
+        assert_eq!(counters.tool_count(&tool).calls, 2);
         assert_eq!(
             store.call_counts().await.unwrap()[0].calls,
             1,

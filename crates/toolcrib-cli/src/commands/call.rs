@@ -128,9 +128,10 @@ fn merge_pairs(
         return Ok(input);
     }
     // The call itself reports an unknown tool, with similar names.
-    let schema = registry.tool(name).ok().and_then(|tool| serde_json::from_str::<Value>(tool.input_schema.get()).ok());
+    let tool = registry.tool(name).ok();
+    let schema = tool.and_then(|tool| serde_json::from_str(tool.tool.listing.input_schema.get()).ok());
     // Without a schema (unknown tool) all values stay strings.
-    let schema = schema.unwrap_or_default();
+    let schema: Value = schema.unwrap_or_default();
     // A repeated key is an error: neither the last value nor a list would be the obvious meaning.
     let mut seen_keys = std::collections::BTreeSet::new();
     for pair in pairs {

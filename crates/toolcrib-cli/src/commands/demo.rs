@@ -168,7 +168,7 @@ async fn run_walkthrough(sandbox: &DemoSandbox) -> Result<Value> {
     sandbox.print_output(&hits.iter().map(Hit::to_line).collect::<Vec<_>>().join("\n"))?;
 
     sandbox.print_step(5, "Look at it", &format!("toolcrib describe {DEMO_TOOL}"))?;
-    sandbox.print_output(&describe::render_tool(&registry.tool_detail(DEMO_TOOL)?, false))?;
+    sandbox.print_output(&describe::render_tool(&registry.tool(DEMO_TOOL)?, false))?;
 
     sandbox.print_step(
         6,

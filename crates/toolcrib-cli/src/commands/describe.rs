@@ -1,24 +1,22 @@
 //! `toolcrib describe`: prints a tool's description, arguments, policy and statistics; with `--format` its definition
 //! for a model provider, with `--at` its state in the past.
 //!
-//! Three outputs share the lookup: a page for people (`human`, `historical`, `layout`, `arguments`), JSON, and the
-//! array of a provider (`provider`). Several names may be given; each that fails is reported, and the others are
-//! printed all the same.
+//! Three outputs share the lookup: a page for people (`page`, `arguments`), JSON, and the array of a provider
+//! (`provider`). Several names may be given; each that fails is reported, and the others are printed all the same.
 
 mod arguments;
-mod historical;
-mod human;
-mod layout;
+mod page;
 mod provider;
 
 use clap::Args;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
+use toolcrib::clock::Clock;
 use toolcrib::core::json::RawFields;
 use toolcrib::core::time::TimeSpec;
 use toolcrib::core::tool::{ParsedToolName, parse_tool_name};
 use toolcrib::core::{Error, ResultExt};
-use toolcrib::registry::ToolDetail;
+use toolcrib::registry::ToolView;
 use toolcrib::{Code, Result};
 
 use crate::arguments::CommonArguments;
@@ -27,7 +25,7 @@ use crate::exit::CommandOutcome;
 use crate::output;
 use crate::session::CliSession;
 
-pub(crate) use human::render_tool;
+pub(crate) use page::render_tool;
 use provider::{print_losses, print_provider_array, project_tools};
 
 /// Show what a tool is and which arguments it takes
@@ -63,10 +61,10 @@ pub(crate) struct Arguments {
 /// Looks up each name, then prints tools, provider definitions or losses.
 pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
     if let Some(when) = arguments.at {
-        return historical::describe_at(common, &arguments, when).await;
+        return describe_at(common, &arguments, when).await;
     }
     let session = CliSession::open(common).await?;
-    let mut lookups: Vec<(&str, Result<ToolDetail>)> = Vec::new();
+    let mut lookups: Vec<(&str, Result<ToolView>)> = Vec::new();
     for name in &arguments.names {
         lookups.push((name, find_tool(&session, name, &arguments.discovery).await));
     }
@@ -80,20 +78,31 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
         Some(_) if common.json && lookups.iter().all(|(_, result)| result.is_err()) => return first_error(lookups),
         Some((format, tools)) if arguments.explain => print_losses(common, format, tools)?,
         Some((format, tools)) => print_provider_array(common, format, &tools)?,
-        None => {
-            return print_tools(
-                common,
-                lookups,
-                |tool| tool_json(tool, arguments.full),
-                |tool| render_tool(tool, arguments.full),
-            );
-        }
+        None => return print_tools(common, lookups, arguments.full),
     }
     Ok(print_errors(&lookups))
 }
 
+/// Prints the named tools as they were at the time. A read-only session: nothing is discovered, and no store is
+/// created.
+async fn describe_at(common: &CommonArguments, arguments: &Arguments, when: TimeSpec) -> Result<CommandOutcome> {
+    let session = CliSession::open_read_only(common).await?;
+    let at = when.resolve(Clock::system().now());
+    let mut lookups: Vec<(&str, Result<ToolView>)> = Vec::new();
+    for name in &arguments.names {
+        lookups.push((name, session.registry.history().tool_at(name, at).await));
+    }
+    session.close().await;
+    // An invalid time (in the future, say) is an error of the command line, not of one name.
+    let is_usage_error = |error: &Error| error.code == Code::BadRequest;
+    if lookups.iter().any(|(_, result)| result.as_ref().is_err_and(is_usage_error)) {
+        return first_error(lookups);
+    }
+    print_tools(common, lookups, arguments.full)
+}
+
 /// Discovers the sources that may have the tool, then looks it up in the catalogue.
-async fn find_tool(session: &CliSession, name: &str, discovery: &DiscoveryArguments) -> Result<ToolDetail> {
+async fn find_tool(session: &CliSession, name: &str, discovery: &DiscoveryArguments) -> Result<ToolView> {
     // A bare name that no cached list contains may belong to any source; a qualified name with an unknown source
     // belongs to none.
     let among = match session.registry.sources().find_by_tool_name(name)? {
@@ -106,7 +115,7 @@ async fn find_tool(session: &CliSession, name: &str, discovery: &DiscoveryArgume
     session.ensure(discovery.required_freshness(), among.as_deref(), policy).await;
     // The page shows how often the tool was called, by all processes on this store.
     session.registry.statistics().load().await?;
-    session.registry.tool_detail(name)
+    session.registry.tool(name)
 }
 
 /// Returns whether the name has no source part.
@@ -115,16 +124,12 @@ fn is_bare_name(name: &str) -> bool {
 }
 
 /// Prints the tools as JSON or text, and an error for each name that is unknown or ambiguous.
-fn print_tools<T>(
-    common: &CommonArguments,
-    lookups: Vec<(&str, Result<T>)>,
-    to_json: impl Fn(&T) -> Result<Box<RawValue>>,
-    to_text: impl Fn(&T) -> String,
-) -> Result<CommandOutcome> {
+fn print_tools(common: &CommonArguments, lookups: Vec<(&str, Result<ToolView>)>, full: bool) -> Result<CommandOutcome> {
     if common.json {
-        return print_json(lookups, to_json);
+        return print_json(lookups, full);
     }
-    let texts: Vec<String> = lookups.iter().filter_map(|(_, result)| result.as_ref().ok()).map(to_text).collect();
+    let found = lookups.iter().filter_map(|(_, result)| result.as_ref().ok());
+    let texts: Vec<String> = found.map(|view| render_tool(view, full)).collect();
     if !texts.is_empty() {
         output::print_line(&texts.join("\n"))?;
     }
@@ -132,7 +137,7 @@ fn print_tools<T>(
 }
 
 /// Prints the failed lookups to stderr; the outcome is a failure if there are any.
-fn print_errors<T>(lookups: &[(&str, Result<T>)]) -> CommandOutcome {
+fn print_errors(lookups: &[(&str, Result<ToolView>)]) -> CommandOutcome {
     let mut outcome = CommandOutcome::Success;
     for error in lookups.iter().filter_map(|(_, result)| result.as_ref().err()) {
         output::print_stderr_line(&format!("error: {}", error.message));
@@ -143,22 +148,19 @@ fn print_errors<T>(lookups: &[(&str, Result<T>)]) -> CommandOutcome {
 
 /// Prints one tool as an object, or several as `tools` with an `errors` list for failed lookups. Returns the first error
 /// if all lookups failed.
-fn print_json<T>(
-    lookups: Vec<(&str, Result<T>)>,
-    to_json: impl Fn(&T) -> Result<Box<RawValue>>,
-) -> Result<CommandOutcome> {
+fn print_json(lookups: Vec<(&str, Result<ToolView>)>, full: bool) -> Result<CommandOutcome> {
     if lookups.iter().all(|(_, result)| result.is_err()) {
         return first_error(lookups);
     }
     if let [(_, Ok(only))] = &lookups[..] {
-        output::print_json(&to_json(only)?)?;
+        output::print_json(&tool_json(only, full)?)?;
         return Ok(CommandOutcome::Success);
     }
     let mut tools = Vec::new();
     let mut errors = Vec::new();
     for (name, result) in &lookups {
         match result {
-            Ok(detail) => tools.push(to_json(detail)?),
+            Ok(view) => tools.push(tool_json(view, full)?),
             Err(error) => errors.push(error_with_name(name, error)),
         }
     }
@@ -178,7 +180,7 @@ fn print_json<T>(
 }
 
 /// Returns the first failed lookup as the error of the command, whose code decides the exit code.
-fn first_error<T>(lookups: Vec<(&str, Result<T>)>) -> Result<CommandOutcome> {
+fn first_error(lookups: Vec<(&str, Result<ToolView>)>) -> Result<CommandOutcome> {
     lookups.into_iter().find_map(|(_, result)| result.err()).map_or(Ok(CommandOutcome::Success), Err)
 }
 
@@ -190,14 +192,14 @@ fn error_with_name(name: &str, error: &Error) -> Value {
 }
 
 /// Returns the JSON of a tool; `full` adds the complete input schema and the definition as the source sent it.
-fn tool_json(detail: &ToolDetail, full: bool) -> Result<Box<RawValue>> {
-    let object = detail.to_json()?;
+fn tool_json(view: &ToolView, full: bool) -> Result<Box<RawValue>> {
+    let object = view.to_json()?;
     if !full {
         return Ok(object);
     }
     // Fields are replaced in the raw JSON, which keeps the definition byte for byte.
     let mut fields: RawFields = serde_json::from_str(object.get()).context(Code::Internal, "write a tool")?;
-    fields.insert("input_schema", detail.input_schema().to_owned());
-    fields.insert("definition", to_raw_value(&detail.definition).context(Code::Internal, "write a tool")?);
+    fields.insert("input_schema", view.input_schema().to_owned());
+    fields.insert("definition", to_raw_value(&view.tool.to_offered_fields()).context(Code::Internal, "write a tool")?);
     to_raw_value(&fields).context(Code::Internal, "write a tool")
 }

@@ -12,7 +12,6 @@ mod schema_tree;
 mod snippets;
 
 mod example;
-mod schema_type;
 
 use axum::Extension;
 use axum::extract::{Path, RawQuery, State};
@@ -24,7 +23,7 @@ use toolcrib::catalog;
 use toolcrib::catalog::outline;
 use toolcrib::core::policy::Verdict;
 use toolcrib::core::text::{sanitize, sanitize_truncated};
-use toolcrib::registry::ToolDetail;
+use toolcrib::registry::ToolView;
 use toolcrib::{CallContext, Code, Error};
 
 use super::activity_list::tool_path;
@@ -46,12 +45,12 @@ pub(super) async fn show(
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Result<Markup, ApiError> {
-    let detail = app.registry.tool_detail(&name)?;
+    let view = app.registry.tool(&name)?;
     let all = FormData::parse(query.as_deref().unwrap_or_default()).get("versions").is_some();
     let history = if headers.contains_key(KEEP_HISTORY_HEADER) {
         html! { section id="history" data-kept {} }
     } else {
-        render_history(&app, &detail, all).await
+        render_history(&app, &view, all).await
     };
     let page_content = ToolPageContent {
         host: request_host(&app, &headers),
@@ -59,7 +58,7 @@ pub(super) async fn show(
         form_data: FormData::default(),
         result: result::render_empty(),
     };
-    render_blocking(app, client, move |context| render_page(context, &detail, &page_content)).await
+    render_blocking(app, client, move |context| render_page(context, &view, &page_content)).await
 }
 
 /// Renders on a blocking thread. Sources decide how large schemas and results are, so rendering may take too long for an
@@ -81,14 +80,14 @@ pub(super) async fn call_tool(
     headers: HeaderMap,
     form_data: FormData,
 ) -> Result<Markup, ApiError> {
-    let detail = app.registry.tool_detail(&name)?;
+    let view = app.registry.tool(&name)?;
     let (form_data, arguments) = render_blocking(app.clone(), client.clone(), move |_| {
         // The form is built again from the schema, because it decides how each text is parsed.
-        let arguments = ArgumentForm::from_schema(&input_schema(&detail)).parse(&form_data);
+        let arguments = ArgumentForm::from_schema(&input_schema(&view)).parse(&form_data);
         (form_data, arguments)
     })
     .await?;
-    let detail = app.registry.tool_detail(&name)?;
+    let view = app.registry.tool(&name)?;
     let result = match (form_data.get(result::PAGE_FIELD_NAME), arguments) {
         // A further page of a large result; nothing is called.
         (Some(cursor), _) => app.registry.result_page(None, cursor),
@@ -98,17 +97,17 @@ pub(super) async fn call_tool(
             let consent = form_data.get("consent").is_some() && context.is_allowed(Permission::Manage);
             let caller = client.caller();
             let context = CallContext { caller, consent, stateless: true, ..CallContext::default() };
-            app.registry.call(detail.view.name.as_str(), arguments).context(context).await
+            app.registry.call(view.name.as_str(), arguments).context(context).await
         }
         (None, Err(error)) => Err(error),
     };
     // Read again, because the call changed the counters.
-    let detail = app.registry.tool_detail(&name)?;
-    let history = render_history(&app, &detail, false).await;
+    let view = app.registry.tool(&name)?;
+    let history = render_history(&app, &view, false).await;
     let host = request_host(&app, &headers);
     render_blocking(app, client, move |context| {
-        let result = result::render_result(context, detail.view.name.as_str(), &result);
-        render_page(context, &detail, &ToolPageContent { host, history, form_data, result })
+        let result = result::render_result(context, view.name.as_str(), &result);
+        render_page(context, &view, &ToolPageContent { host, history, form_data, result })
     })
     .await
 }
@@ -118,8 +117,8 @@ pub(super) async fn call_tool(
 const KEEP_HISTORY_HEADER: &str = "x-keep-history";
 
 /// Renders the section with the versions of the tool.
-async fn render_history(app: &AppState, detail: &ToolDetail, all: bool) -> Markup {
-    let history = history::render_tool_history(app, detail.view.name.as_str(), all).await;
+async fn render_history(app: &AppState, view: &ToolView, all: bool) -> Markup {
+    let history = history::render_tool_history(app, view.name.as_str(), all).await;
     html! { section id="history" aria-labelledby="history-title" { h2 id="history-title" { "Changes" } (history) } }
 }
 
@@ -142,46 +141,45 @@ struct ToolPageContent {
 }
 
 /// Returns the complete input schema; `null` for one that is not valid JSON.
-fn input_schema(detail: &ToolDetail) -> Value {
-    serde_json::from_str(detail.input_schema().get()).unwrap_or_default()
+fn input_schema(view: &ToolView) -> Value {
+    serde_json::from_str(view.input_schema().get()).unwrap_or_default()
 }
 
 /// Renders the page. Runs on a blocking thread.
-fn render_page(context: &PageContext<'_>, detail: &ToolDetail, page_content: &ToolPageContent) -> Markup {
-    let view = &detail.view;
-    let schema = input_schema(detail);
-    let output: Option<Value> = detail.output_schema().and_then(|raw| serde_json::from_str(raw.get()).ok());
-    let hints = ListedHints::parse(view.annotations.as_deref().map(|raw| raw.get()));
+fn render_page(context: &PageContext<'_>, view: &ToolView, page_content: &ToolPageContent) -> Markup {
+    let schema = input_schema(view);
+    let output: Option<Value> = view.output_schema().and_then(|raw| serde_json::from_str(raw.get()).ok());
+    let hints = ListedHints::parse(&view.tool.listing);
     let content = html! {
         nav.trail aria-label="Breadcrumb" {
             a href="/tools" { "Tools" } " / "
             a href=(format!("/sources/{}", view.source)) { (view.source) }
             " / "
-            span { (sanitize_truncated(&view.original_name, 80)) }
+            span { (sanitize_truncated(&view.tool.name, 80)) }
         }
-        header.head data-source=(view.source) data-tool=(view.name) data-own=(view.original_name) {
-            h1.code { (view.name) @if let Some(title) = &view.title { " " small { (sanitize_truncated(title, 120)) } } }
-            (render_enable_button(context, detail))
+        header.head data-source=(view.source) data-tool=(view.name) data-own=(view.tool.name) {
+            h1.code { (view.name) @if let Some(title) = &view.tool.listing.title { " " small { (sanitize_truncated(title, 120)) } } }
+            (render_enable_button(context, view))
         }
         p.standing {
-            @match view.state {
+            @match view.state() {
                 catalog::ToolStatus::Active => {
                     (state_badge(Tone::Good, "active"))
                 } catalog::ToolStatus::Disabled => {
                     (state_badge(Tone::Quiet, "disabled"))
                 }
             }
-            " " (hints.render()) (verdict_badge(view.policy)) @if detail.is_deprecated() {
+            " " (hints.render()) @if let Some(policy) = view.policy { (verdict_badge(policy)) } @if view.is_deprecated() {
                 span.tag.warning { "deprecated" }
             }
         }
         div.split {
             div {
-                div.description { (render_paragraphs(&view.description)) }
+                div.description { (render_paragraphs(&view.tool.listing.description)) }
                 pre.signature tabindex="0" { code { (sanitize(&outline::call_signature(view.name.as_str(), &schema))) } }
                 section aria-labelledby="arguments-title" {
                     h2 id="arguments-title" { "Arguments" } (schema_tree::render_schema(&schema, "It takes no arguments."))
-                    @for note in &detail.notes { p.faint { "Note: " (history::render_code_spans(note)) } }
+                    @for note in &view.notes() { p.faint { "Note: " (history::render_code_spans(note)) } }
                 }
                 @if let Some(output) = &output {
                     section aria-labelledby="answer-title" {
@@ -189,18 +187,18 @@ fn render_page(context: &PageContext<'_>, detail: &ToolDetail, page_content: &To
                     }
                 }
                 section aria-labelledby="use-title" {
-                    h2 id="use-title" { "Use it" } (snippets::render_snippets(context, &page_content.host, detail, &schema))
+                    h2 id="use-title" { "Use it" } (snippets::render_snippets(context, &page_content.host, view, &schema))
                 }
             }
             div {
-                (render_try_form(context, detail, &schema, page_content))
-                section.card aria-labelledby="facts-title" { h2 id="facts-title" { "Facts" } (render_facts(context, detail)) }
+                (render_try_form(context, view, &schema, page_content))
+                section.card aria-labelledby="facts-title" { h2 id="facts-title" { "Facts" } (render_facts(context, view)) }
             }
         }
         (page_content.history)
         section aria-labelledby="raw-title" {
             h2 id="raw-title" { "Definition by the source" }
-            details { summary { "Raw definition" } pre tabindex="0" { code { (sanitize(&pretty_json(&detail.definition))) } } }
+            details { summary { "Raw definition" } pre tabindex="0" { code { (sanitize(&pretty_json(&view.tool.to_offered_fields()))) } } }
         }
     };
     context.render_page(NavItem::Tools, view.name.as_str(), content)
@@ -220,14 +218,14 @@ fn render_paragraphs(description: &str) -> Markup {
 }
 
 /// Renders the button that enables or disables the tool, for those who may.
-fn render_enable_button(context: &PageContext<'_>, detail: &ToolDetail) -> Markup {
-    let (action, label) = match detail.view.state {
+fn render_enable_button(context: &PageContext<'_>, view: &ToolView) -> Markup {
+    let (action, label) = match view.state() {
         catalog::ToolStatus::Active => ("disable", "Disable"),
         catalog::ToolStatus::Disabled => ("enable", "Enable"),
     };
     html! {
         @if context.is_allowed(Permission::Manage) {
-            form method="post" action=(format!("{}/{action}", tool_path(detail.view.name.as_str()))) data-act {
+            form method="post" action=(format!("{}/{action}", tool_path(view.name.as_str()))) data-act {
                 (csrf_field(context.client)) button id="switch" { (label) }
             }
         }
@@ -237,24 +235,24 @@ fn render_enable_button(context: &PageContext<'_>, detail: &ToolDetail) -> Marku
 /// Renders the form that calls the tool, or the reason why it cannot be called.
 fn render_try_form(
     context: &PageContext<'_>,
-    detail: &ToolDetail,
+    view: &ToolView,
     schema: &Value,
     page_content: &ToolPageContent,
 ) -> Markup {
-    let view = &detail.view;
     // On a live update the script keeps the form with its input as long as this key stays the same.
-    let keep_key = format!("{} {} {}", view.state.as_str(), view.policy.as_str(), detail.fingerprint);
+    let keep_key =
+        format!("{} {} {}", view.state().as_str(), view.policy.map_or("", Verdict::as_str), view.fingerprint);
     html! {
         section.card.attempt id="try" aria-labelledby="try-title" data-keep=(keep_key) {
             h2 id="try-title" { "Try it" }
             @if !context.is_allowed(Permission::Use) { p.empty { "Calls need the agent role: " a href="/login" { "sign in" } "." } }
-            @else if view.policy == Verdict::Deny { p.empty { "A rule under " code { "tools" } " of its source denies every call of this tool." } }
-            @else if view.state == catalog::ToolStatus::Disabled { p.empty { "The tool is disabled; enable it to call it." } }
+            @else if view.policy == Some(Verdict::Deny) { p.empty { "A rule under " code { "tools" } " of its source denies every call of this tool." } }
+            @else if view.state() == catalog::ToolStatus::Disabled { p.empty { "The tool is disabled; enable it to call it." } }
             @else {
                 form.stack method="post" action=(format!("{}/call#try", tool_path(view.name.as_str()))) data-call {
                     (csrf_field(context.client))
                     (ArgumentForm::from_schema(schema).render(&page_content.form_data))
-                    @if view.policy == Verdict::Ask {
+                    @if view.policy == Some(Verdict::Ask) {
                         label.check {
                             input type="checkbox" name="consent" value="yes" required;
                             span { "I have checked the arguments and consent to the call" }
@@ -270,21 +268,22 @@ fn render_try_form(
 }
 
 /// Renders source, costs, counters and dates of the tool.
-fn render_facts(context: &PageContext<'_>, detail: &ToolDetail) -> Markup {
-    let view = &detail.view;
+fn render_facts(context: &PageContext<'_>, view: &ToolView) -> Markup {
     let catalog_view = context.catalog_view();
     // The result is not needed; this starts the count if necessary.
     let _ = context.app.activity.token_costs.get_or_request(&catalog_view);
     let tool = catalog_view.find(view.name.as_str()).ok().filter(|tool| tool.catalog_source.segment.has_token_counts());
     let tokens = tool.map(|tool| tool.catalog_source.segment.token_count(tool.entry));
+    let execution = view.execution();
+    let tags = view.tags();
     html! {
         dl.facts {
             div {
                 dt { "Source" }
-                dd { a href=(format!("/sources/{}", view.source)) { (view.source) } " (" (kind_name(&detail.kind)) ")" }
+                dd { a href=(format!("/sources/{}", view.source)) { (view.source) } " (" (kind_name(&view.kind)) ")" }
             }
-            @if view.original_name != view.name.as_str() {
-                div { dt { "Original name" } dd { code { (sanitize_truncated(&view.original_name, 120)) } } }
+            @if view.tool.name != view.name.as_str() {
+                div { dt { "Original name" } dd { code { (sanitize_truncated(&view.tool.name, 120)) } } }
             }
             div {
                 dt { "Cost" }
@@ -295,24 +294,26 @@ fn render_facts(context: &PageContext<'_>, detail: &ToolDetail) -> Markup {
                     }
                 }
             }
-            div { dt { "Calls" } dd { (format_number(detail.calls)) ", " (format_number(detail.errors)) " failed" } }
-            div { dt { "Last used" } dd { (time_ago_or(detail.last_called, "never")) } }
-            @if let Some(error) = &detail.last_error {
+            @if let Some(usage) = &view.usage {
+                div { dt { "Calls" } dd { (format_number(usage.calls)) ", " (format_number(usage.errors)) " failed" } }
+                div { dt { "Last used" } dd { (time_ago_or(usage.last_called, "never")) } }
+            }
+            @if let Some(error) = view.usage.as_ref().and_then(|usage| usage.last_error.as_ref()) {
                 div {
                     dt { "Last error" }
                     dd.message { code { (error.code.as_str()) } " " (history::render_code_spans(&sanitize_truncated(&error.message, 200))) }
                 }
             }
-            @if let (Some(method), Some(url)) = (&detail.execution.method, &detail.execution.url_template) {
+            @if let (Some(method), Some(url)) = (&execution.method, &execution.url_template) {
                 div { dt { "Execution" } dd { code { (method) " " (sanitize_truncated(url, 160)) } } }
             }
-            @else { div { dt { "Execution" } dd { (detail.execution.mode.replace('_', " ")) } } }
-            @if !detail.tags.is_empty() {
-                div { dt { "Tags" } dd { @for tag in &detail.tags { span.tag { (sanitize_truncated(tag, 40)) } } } }
+            @else { div { dt { "Execution" } dd { (execution.mode.replace('_', " ")) } } }
+            @if !tags.is_empty() {
+                div { dt { "Tags" } dd { @for tag in &tags { span.tag { (sanitize_truncated(tag, 40)) } } } }
             }
-            div { dt { "First seen" } dd { (time_ago(detail.created_at)) } }
-            div { dt { "Last changed" } dd { (time_ago(detail.updated_at)) } }
-            div { dt { "Fingerprint" } dd { code { (detail.fingerprint.short_hex(12)) } } }
+            div { dt { "First seen" } dd { (time_ago(view.history.created_at)) } }
+            div { dt { "Last changed" } dd { (time_ago(view.history.updated_at)) } }
+            div { dt { "Fingerprint" } dd { code { (view.fingerprint.short_hex(12)) } } }
         }
     }
 }

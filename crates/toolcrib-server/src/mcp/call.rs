@@ -224,7 +224,7 @@ impl McpService {
     /// cannot be read.
     fn has_page_argument(&self, name: &str) -> bool {
         let Ok(tool) = self.registry.tool(name) else { return false };
-        let schema: Value = serde_json::from_str(tool.input_schema.get()).unwrap_or_default();
+        let schema: Value = serde_json::from_str(tool.tool.listing.input_schema.get()).unwrap_or_default();
         schema["properties"].get("page").is_some()
     }
 
@@ -235,7 +235,7 @@ impl McpService {
             return error;
         }
         let Ok(tool) = self.registry.tool(name) else { return error };
-        let schema: Value = serde_json::from_str(tool.input_schema.get()).unwrap_or_default();
+        let schema: Value = serde_json::from_str(tool.tool.listing.input_schema.get()).unwrap_or_default();
         let mut details = error.details.take().unwrap_or_else(|| json!({}));
         let faults = details["faults"].as_array().into_iter().flatten();
         let wrong_arguments: Vec<&str> = faults.filter_map(|fault| fault["path"].as_str()?.split('/').nth(1)).collect();

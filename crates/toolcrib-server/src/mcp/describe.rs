@@ -68,7 +68,7 @@ impl McpService {
             }
             let name = listings.resolve_name(name).await.map_or_else(|| name.clone(), |name| name.to_string());
             let description = self.registry.tool(&name).and_then(|tool| {
-                if arguments.full { render_full(&listings, &tool) } else { render_compact(&listings, &tool) }
+                if arguments.full { render_full(&listings, &tool) } else { Ok(render_compact(&tool)) }
             });
             match description {
                 Ok(text) => texts.push(text),
@@ -95,12 +95,11 @@ fn render_full(listings: &Listings, tool: &ToolView) -> Result<String, Error> {
 
 /// Renders the signature, the description, and a line for each argument with more than a name and a type, within the
 /// token cost of the schema plus [`MAX_EXTRA_TOKENS`].
-fn render_compact(listings: &Listings, tool: &ToolView) -> Result<String, Error> {
-    // The listed schema of an OpenAPI tool may be shortened; the complete one is then in the execution spec.
-    let spec = listings.view().find(tool.name.as_str()).and_then(|tool| tool.execution_spec());
-    let mut is_incomplete = spec.is_ok_and(|spec| spec.is_some_and(|spec| spec.input_schema.is_some()));
-    let schema: Value = serde_json::from_str(tool.input_schema.get()).unwrap_or_default();
-    let budget = tokens::count(tool.input_schema.get()) + MAX_EXTRA_TOKENS;
+fn render_compact(tool: &ToolView) -> String {
+    let listing = &tool.tool.listing;
+    let mut is_incomplete = tool.is_pruned();
+    let schema: Value = serde_json::from_str(listing.input_schema.get()).unwrap_or_default();
+    let budget = tokens::count(listing.input_schema.get()) + MAX_EXTRA_TOKENS;
     let mut text = outline::call_signature(tool.name.as_str(), &schema);
     let mut spent = tokens::count(&text);
     // Adds a line if it fits into the budget. A shorter line after one that did not fit may still be added.
@@ -117,7 +116,7 @@ fn render_compact(listings: &Listings, tool: &ToolView) -> Result<String, Error>
     // The description gets what the arguments leave of the budget, but at least half of the extra tokens.
     let lines = all_argument_lines(&outline::list_arguments(&schema), 0);
     let argument_cost: usize = lines.iter().map(|line| tokens::count(line) + 1).sum();
-    let description = tool.description.trim();
+    let description = listing.description.trim();
     let description_budget = budget.saturating_sub(tokens::count(&text) + argument_cost + 4).max(MAX_EXTRA_TOKENS / 2);
     let truncated = tokens::truncate_to_tokens(description, description_budget);
     is_incomplete |= truncated.len() < description.len();
@@ -131,7 +130,7 @@ fn render_compact(listings: &Listings, tool: &ToolView) -> Result<String, Error>
     if is_incomplete {
         text.push_str("\n(`full`: true shows all)");
     }
-    Ok(text)
+    text
 }
 
 /// Renders the lines of all arguments at one level, and of those nested in them.

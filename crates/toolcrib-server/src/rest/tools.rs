@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use super::error::ApiError;
 use super::openapi_schema::{nullable, object_schema, string_array, string_enum, with_optional};
 use super::query::{PathParam, QueryParams};
-use super::response::{TaggedResponse, to_json_bytes};
+use super::response::TaggedResponse;
 use super::route::{ApiRoute, schema_ref};
 use crate::auth::{AuthenticatedClient, Permission};
 use crate::state::AppState;
@@ -148,11 +148,10 @@ async fn get_tool(
     PathParam(name): PathParam,
     params: QueryParams,
 ) -> Result<Response, ApiError> {
-    // A tool of the past may have to be read from the store, and it has neither counters nor a state.
-    if let Some(at) = params.timestamp("at", app.registry.now())? {
-        let past = app.registry.history().tool_at(&name, at).await?;
-        return Ok(TaggedResponse::from_body(to_json_bytes(&past)?).to_response(&headers));
-    }
-    let detail = app.registry.tool_detail(&name)?.to_json()?;
-    Ok(TaggedResponse::from_body(String::from(Box::<str>::from(detail)).into()).to_response(&headers))
+    let tool = match params.timestamp("at", app.registry.now())? {
+        Some(at) => app.registry.history().tool_at(&name, at).await?,
+        None => app.registry.tool(&name)?,
+    };
+    let json = Box::<str>::from(tool.to_json()?);
+    Ok(TaggedResponse::from_body(String::from(json).into()).to_response(&headers))
 }

@@ -37,12 +37,6 @@ pub(crate) struct ValidationPermits {
     source_semaphores: Mutex<HashMap<SourceId, Arc<Semaphore>>>,
 }
 
-/// Held by the blocking thread, not by the caller: validation cannot be interrupted and may outlive the call.
-struct ValidationPermit {
-    _source_permit: OwnedSemaphorePermit,
-    _global_permit: OwnedSemaphorePermit,
-}
-
 impl Default for ValidationPermits {
     fn default() -> ValidationPermits {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -56,12 +50,12 @@ impl Default for ValidationPermits {
 impl ValidationPermits {
     /// Waits for the permit of the source first: a busy source must not hold global permits while it waits. Fails only
     /// if a semaphore is closed, which none ever is.
-    async fn acquire(&self, source: &SourceId) -> Result<ValidationPermit> {
+    async fn acquire(&self, source: &SourceId) -> Result<[OwnedSemaphorePermit; 2]> {
         let source_permit =
             self.source_semaphore(source).acquire_owned().await.context(Code::Internal, "validation has ended")?;
         let global_permit =
             self.global_semaphore.clone().acquire_owned().await.context(Code::Internal, "validation has ended")?;
-        Ok(ValidationPermit { _source_permit: source_permit, _global_permit: global_permit })
+        Ok([source_permit, global_permit])
     }
 
     /// Returns the semaphore of a source; removes those of idle sources when there are many.
@@ -92,9 +86,10 @@ impl ValidationPermits {
         // Everything else: first the permits, then the thread. The wait for a permit counts towards the deadline too.
         let call_spec = call_spec.clone();
         let work = async {
-            let permit = self.acquire(source).await?;
+            let permits = self.acquire(source).await?;
             let validation = tokio::task::spawn_blocking(move || {
-                let _permit = permit;
+                // Held by the thread, not by the caller: validation cannot be interrupted and may outlive the call.
+                let _permits = permits;
                 validate(&call_spec, arguments)
             });
             validation.await.context(Code::Internal, "validation of the arguments failed")

@@ -12,7 +12,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 use toolcrib_core::{Code, Error, Result, Source, SourceId};
 
-use super::{CallContext, CallDeadline, Dispatcher, redact_result};
+use super::{CallContext, CallDeadline, Dispatcher, rewrite_result};
 use crate::breaker::{BreakerDecision, BreakerPermit, NoResponseReason};
 use crate::clock::{Clock, format_limit};
 use crate::connector::{CallFailure, SourceRequest, ToolCall, ToolResult};
@@ -23,20 +23,25 @@ impl Dispatcher {
     /// Sends a call to its source and reports the outcome to the circuit breaker.
     pub(super) async fn send_call(&self, source: &Source, mut call: ToolCall<'_>) -> Result<ToolResult> {
         self.state.snapshot().ensure_can_contact(&source.id)?;
-        let slot = self.connectors.slot(source);
+        let slot = self.state.connectors.slot(source);
         // Held until the call has ended.
         let _permit = acquire_call_permit(&slot, source, &mut call).await?;
         let guard = self.admit_call(&slot, source, call.context, &mut call.deadline).await?;
         let result = slot.connector.call(&call).await;
         let result = guard.report(result)?;
-        // An error result may repeat what the source was given, e.g. a header with a token.
-        if result.layout.is_error { redact_result(result, slot.redactor()).await } else { Ok(result) }
+        // Servers that repeat their credentials, e.g. a header with a token, do it in error results. Successful results
+        // pass unchanged.
+        if !result.layout.is_error {
+            return Ok(result);
+        }
+        let redactor = slot.redactor();
+        rewrite_result(result, move |result| result.redact(&redactor)).await
     }
 
     /// Sends any other request to its source. The concurrency limit of tools does not apply.
     pub(super) async fn send_request(&self, source: &Source, mut request: SourceRequest<'_>) -> Result<Box<RawValue>> {
         self.state.snapshot().ensure_can_contact(&source.id)?;
-        let slot = self.connectors.slot(source);
+        let slot = self.state.connectors.slot(source);
         let guard = self.admit_call(&slot, source, request.context, &mut request.deadline).await?;
         let result = slot.connector.request(&request).await;
         guard.report(result)

@@ -12,7 +12,7 @@ use toolcrib_config::TrustedFile;
 use toolcrib_core::{Code, Error, Result, ResultExt};
 
 use super::default_data_directory;
-use crate::private_dir::ensure_private_directory;
+use crate::private_dir::{ensure_private_directory, replace_private_file};
 
 /// Returns the path of the file. Fails if there is no home directory.
 pub fn trust_file() -> Result<PathBuf> {
@@ -37,7 +37,7 @@ pub(super) fn store_trusted(file: &Path, trusted: &TrustedFile) -> Result<()> {
         ensure_private_directory(directory)?;
     }
     let text = serde_json::to_string_pretty(&entries).context(Code::Internal, "write the list of trusted files")?;
-    write_private(&path, &text).context(Code::Internal, format!("write `{}`", path.display()))
+    replace_private_file(&path, &text).context(Code::Internal, format!("write `{}`", path.display()))
 }
 
 /// Reads all entries; none if the file does not exist.
@@ -64,18 +64,6 @@ fn read_all() -> Result<BTreeMap<String, Value>> {
 /// too.
 fn file_key(file: &Path) -> String {
     std::fs::canonicalize(file).unwrap_or_else(|_| file.to_owned()).display().to_string()
-}
-
-/// Replaces the file, readable only for its owner.
-fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
-    let mut options = std::fs::OpenOptions::new();
-    options.create(true).write(true).truncate(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    // Written to a temporary file first: a crash leaves the old file intact.
-    let temporary = path.with_extension(format!("{}.new", std::process::id()));
-    std::io::Write::write_all(&mut options.open(&temporary)?, text.as_bytes())?;
-    std::fs::rename(&temporary, path)
 }
 
 /// Rejects a file that belongs to another user or that others can write.

@@ -50,29 +50,24 @@ impl SocketOwnerSearch {
 
     /// Whether a process owns the socket. False for a process that has ended or is not readable.
     pub(super) fn holds_socket(&self, pid: i32) -> io::Result<bool> {
-        has_socket_link(pid, &self.link, self.deadline)
-    }
-}
-
-/// Whether a process has a descriptor that links to the socket.
-fn has_socket_link(pid: i32, link: &str, deadline: Instant) -> io::Result<bool> {
-    let directory = format!("/proc/{pid}/fd");
-    let Ok(entries) = fs::read_dir(&directory) else { return Ok(false) };
-    let mut descriptors: Vec<u32> =
-        entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
-    // New connections tend to have high descriptor numbers.
-    descriptors.reverse();
-    for chunk in descriptors.chunks(LINKS_PER_DEADLINE_CHECK) {
-        if Instant::now() > deadline {
-            return Err(io::ErrorKind::TimedOut.into());
+        let directory = format!("/proc/{pid}/fd");
+        let Ok(entries) = fs::read_dir(&directory) else { return Ok(false) };
+        let mut descriptors: Vec<u32> =
+            entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
+        // New connections tend to have high descriptor numbers.
+        descriptors.reverse();
+        for chunk in descriptors.chunks(LINKS_PER_DEADLINE_CHECK) {
+            if Instant::now() > self.deadline {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            let is_socket = |descriptor: &u32| {
+                let target = fs::read_link(Path::new(&directory).join(descriptor.to_string()));
+                target.is_ok_and(|target| target.as_os_str().as_bytes() == self.link.as_bytes())
+            };
+            if chunk.iter().any(is_socket) {
+                return Ok(true);
+            }
         }
-        let is_socket = |descriptor: &u32| {
-            let target = fs::read_link(Path::new(&directory).join(descriptor.to_string()));
-            target.is_ok_and(|target| target.as_os_str().as_bytes() == link.as_bytes())
-        };
-        if chunk.iter().any(is_socket) {
-            return Ok(true);
-        }
+        Ok(false)
     }
-    Ok(false)
 }

@@ -64,7 +64,7 @@ fn the_owner_of_a_socket_is_found_and_a_socket_without_owner_is_an_error() {
     let search = PeerSearch::default();
     assert_eq!(search.find_owner(peer).unwrap(), SocketOwner::ThisProcess);
     let own = i32::try_from(std::process::id()).unwrap();
-    assert_eq!(*search.lock_recent(), [own]);
+    assert_eq!(*search.recent.lock(), [own]);
     assert_eq!(search.find_owner(peer).unwrap(), SocketOwner::ThisProcess);
     drop(client);
     assert!(search.find_owner(peer).is_err());

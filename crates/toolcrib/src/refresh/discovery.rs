@@ -13,7 +13,8 @@ use toolcrib_core::freshness::{Freshness, backoff};
 use toolcrib_core::inventory::{Actor, Command, Event, ManifestUpdate};
 use toolcrib_core::manifest::{Manifest, PackedManifest};
 use toolcrib_core::time::format_duration;
-use toolcrib_core::{Code, Error, Result, Source, SourceId, Timestamp, ToolName};
+use toolcrib_core::tool::SEPARATOR;
+use toolcrib_core::{Code, Error, Result, Source, SourceId, Timestamp};
 
 use super::{PendingSource, Refresh, RefreshOutcome, RefreshStatus, Refresher};
 use crate::clock::deadline_after;
@@ -43,7 +44,7 @@ struct FailedDiscovery {
     /// `started_at` of the new status; the store drops results of discoveries that started earlier.
     started_at: Timestamp,
     duration_ms: u64,
-    connection_fingerprint: Option<Fingerprint>,
+    attempted_fingerprint: Option<Fingerprint>,
     /// Status of the source before the attempt.
     previous_status: SourceStatus,
 }
@@ -130,11 +131,11 @@ impl Refresher {
 
     /// Releases the lease. A failure is only logged: the outcome is recorded by now, and the lease expires by itself.
     async fn release_lease(&self, id: &SourceId, holder: &str) {
-        let released = self.state.store.release_lease(id, holder).await;
-        if let Err(error) = match released {
-            Ok(()) => self.state.catch_up().await,
-            Err(error) => Err(error),
-        } {
+        let release = async {
+            self.state.store.release_lease(id, holder).await?;
+            self.state.catch_up().await
+        };
+        if let Err(error) = release.await {
             tracing::debug!(%error, "a discovery lease cannot be released");
         }
     }
@@ -157,7 +158,7 @@ impl Refresher {
     }
 
     /// Returns an outcome without changes: the manifest that is served, and why there is no newer one.
-    fn current_outcome(&self, id: &SourceId, error: Option<ErrorSummary>) -> RefreshOutcome {
+    pub(super) fn current_outcome(&self, id: &SourceId, error: Option<ErrorSummary>) -> RefreshOutcome {
         let snapshot = self.state.snapshot();
         let status = if error.is_some() { RefreshStatus::Failed } else { RefreshStatus::Unchanged };
         let inventory_hash = snapshot.inventory.source(id).and_then(|state| state.manifest);
@@ -172,7 +173,7 @@ impl Refresher {
         let started = tokio::time::Instant::now();
         let started_at = self.state.now();
         let status = self.state.snapshot().source_status(&source.id);
-        let slot = self.connectors.slot(source);
+        let slot = self.state.connectors.slot(source);
         // Read once: the fingerprint is that of the values with which the connector connects.
         let references = Arc::new(slot.references.read().await);
         let fingerprint = self.state.connection_fingerprint(source, &references);
@@ -199,18 +200,11 @@ impl Refresher {
         // The breaker is not asked: a discovery is what finds out whether a source works again.
         self.notify_stage(source, DiscoveryStage::Contacting);
         // A connector ends at its timeout and knows best what it was waiting for; this one is a safety net.
-        let discovered = match tokio::time::timeout(
-            timeout.saturating_add(DISCOVERY_GRACE_PERIOD),
-            slot.connector.discover(discovery),
-        )
-        .await
-        {
-            Ok(discovered) => discovered,
-            Err(_) => {
-                let message = format!("no answer within {}", format_duration(timeout));
-                Err(Error::new(Code::ToolUnavailable, message))
-            }
-        };
+        let limit = timeout.saturating_add(DISCOVERY_GRACE_PERIOD);
+        let discovered = tokio::time::timeout(limit, slot.connector.discover(discovery)).await.unwrap_or_else(|_| {
+            let message = format!("no answer within {}", format_duration(timeout));
+            Err(Error::new(Code::ToolUnavailable, message))
+        });
         // A document that sends requests to servers outside of the trust is a failed discovery.
         let discovered = discovered.and_then(|discovered| {
             self.state.ensure_servers_are_trusted(&source.id, &discovered.servers)?;
@@ -278,7 +272,7 @@ impl Refresher {
                     began_at: started_at,
                     started_at,
                     duration_ms,
-                    connection_fingerprint: fingerprint,
+                    attempted_fingerprint: fingerprint,
                     previous_status: status,
                 };
                 // By the slot that was asked: it knows the values with which the connector connected.
@@ -307,7 +301,7 @@ impl Refresher {
             // The reader's timeout is no attempt of its own and must not supersede a discovery that is still running.
             started_at: status.started_at,
             duration_ms: waited_ms.unsigned_abs(),
-            connection_fingerprint: snapshot.connection_fingerprints.get(id).copied().flatten(),
+            attempted_fingerprint: snapshot.connection_fingerprints.get(id).copied().flatten(),
             previous_status: status,
         };
         let message = format!("it was not discovered within {}", format_duration(waited));
@@ -317,13 +311,8 @@ impl Refresher {
     /// Records a failed discovery: the last good list stays, and the next attempt waits for the backoff. The error must
     /// be redacted: it is stored and shown.
     async fn record_failure(&self, source: &Source, attempt: FailedDiscovery, error: Error) -> Result<ErrorSummary> {
-        let FailedDiscovery {
-            began_at,
-            started_at,
-            duration_ms,
-            connection_fingerprint: attempted_fingerprint,
-            previous_status: status,
-        } = attempt;
+        let FailedDiscovery { began_at, started_at, duration_ms, attempted_fingerprint, previous_status: status } =
+            attempt;
         let failure = ErrorSummary::from_error(&error);
         let failures = status.failures.saturating_add(1);
         let now = self.state.now();
@@ -417,19 +406,8 @@ impl Refresher {
     /// translated here.
     fn build_outcome(&self, source: &Source, delta: Delta, changed: bool, after: &PackedManifest) -> RefreshOutcome {
         let snapshot = self.state.snapshot();
-        let catalog_source = snapshot.catalog.source(&source.id);
-        // Removed tools have no entry any more; their name is derived as the catalogue would.
-        let name = |original: &String| {
-            let segment = catalog_source.map(|catalog_source| &catalog_source.segment);
-            let entry = segment.and_then(|segment| {
-                segment.position_of_original(original).and_then(|position| segment.entries().get(position))
-            });
-            match (entry, source.kind.is_builtin()) {
-                (Some(entry), _) => entry.name.to_string(),
-                (None, true) => original.clone(),
-                (None, false) => ToolName::from_original(&format!("{}__", source.id), original).to_string(),
-            }
-        };
+        let prefix = if source.kind.is_builtin() { String::new() } else { format!("{}{SEPARATOR}", source.id) };
+        let name = |original: &String| snapshot.tool_name(&source.id, original, &prefix);
         let status = if changed { RefreshStatus::Success } else { RefreshStatus::Unchanged };
         RefreshOutcome {
             added: delta.added.iter().map(name).collect(),

@@ -92,17 +92,18 @@ impl Refresher {
 
     /// Discovers missing and stale sources in the background, unless that is running already. Returns at once.
     pub fn refresh_in_background(self: &Arc<Self>) {
-        if self.tasks.shutdown().is_cancelled() || self.in_flight.background_refresh.swap(true, Ordering::SeqCst) {
+        if self.state.tasks.shutdown().is_cancelled() || self.in_flight.background_refresh.swap(true, Ordering::SeqCst)
+        {
             return;
         }
         let refresher = self.clone();
-        self.tasks.spawn(async move {
+        self.state.tasks.spawn(async move {
             // A source that hangs must not block the next background refresh; discoveries that were started continue.
             let refresh = tokio::time::timeout(
                 BACKGROUND_REFRESH_TIMEOUT,
                 refresher.ensure_freshness(RequiredFreshness::Fresh, None, false, None),
             );
-            refresher.tasks.shutdown().run_until_cancelled(refresh).await;
+            refresher.state.tasks.shutdown().run_until_cancelled(refresh).await;
             refresher.in_flight.background_refresh.store(false, Ordering::SeqCst);
         });
     }
@@ -189,12 +190,12 @@ impl Refresher {
         let now = self.state.now();
         // A stale source that keeps failing is not tried again by every reader either.
         let stale: Vec<SourceId> = stale.into_iter().filter(|id| !snapshot.is_backing_off(id, now)).collect();
-        if stale.is_empty() || self.tasks.shutdown().is_cancelled() {
+        if stale.is_empty() || self.state.tasks.shutdown().is_cancelled() {
             return;
         }
         let refresher = self.clone();
         let trace = trace.cloned();
-        self.tasks.spawn_until_shutdown(async move {
+        self.state.tasks.spawn_until_shutdown(async move {
             let refresh = Refresh { sources: Some(stale), keep_connection: keep, trace, ..Refresh::default() };
             refresher.refresh(refresh).await
         });

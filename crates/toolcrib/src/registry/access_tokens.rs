@@ -135,12 +135,8 @@ impl AccessTokens<'_> {
     /// Returns the token with this hash, unless it is expired.
     pub fn find_by_hash(&self, hash: &Fingerprint) -> Option<TokenView> {
         let inventory = self.registry.inventory();
-        let now = self.registry.now();
-        inventory
-            .tokens()
-            .find(|token| token.hash == *hash)
-            .map(|token| token_view(token, now))
-            .filter(|token| !token.expired)
+        let token = inventory.tokens().find(|token| token.hash == *hash)?;
+        Some(token_view(token, self.registry.now())).filter(|token| !token.expired)
     }
 
     /// Changes the name or role of a token.

@@ -94,7 +94,7 @@ impl StoreMaintenance<'_> {
     ) -> Result<DamageAcceptance> {
         let before = self.registry.inventory();
         let command = Command::AcceptDamage { damage: descriptions.clone(), records };
-        self.registry.state.write_despite_damage(&actor, |writer| writer.inventory.decide(&command)).await?;
+        self.registry.state.write_despite_damage(&actor, None, |writer| writer.inventory.decide(&command)).await?;
         let position = self.registry.state.snapshot().position.clone();
         let seq = position.seq;
         if let Some(head) = &self.registry.state.options.head_file {

@@ -12,44 +12,15 @@ use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 use toolcrib_catalog::Segment;
 use toolcrib_core::delta::ChangeClass;
-use toolcrib_core::execution::ExecutionSpec;
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::inventory::{Event, Inventory};
-use toolcrib_core::manifest::PackedManifest;
 use toolcrib_core::text::sanitize_truncated;
-use toolcrib_core::tool::ToolNote;
-use toolcrib_core::{Code, Error, Result, ResultExt, SourceId, Timestamp, Tool, ToolId, ToolName};
+use toolcrib_core::{Code, Error, Result, ResultExt, SourceId, Timestamp, ToolId};
 use toolcrib_diff::history::{ToolMatcher, concerns_tool, describe_for_tool};
 
-use super::History;
-use super::blocking::run_blocking;
+use super::history::run_blocking;
+use super::{History, ToolView};
 use crate::state::{JournalEntry, READ_BATCH_SIZE};
-
-/// A tool as it was at a time in the past.
-#[derive(Debug, Clone, Serialize)]
-pub struct HistoricalTool {
-    pub id: String,
-    pub name: ToolName,
-    pub source: SourceId,
-    pub original_name: String,
-    pub title: Option<String>,
-    pub description: String,
-    pub input_schema: Box<RawValue>,
-    pub output_schema: Option<Box<RawValue>>,
-    pub annotations: Option<Box<RawValue>>,
-    pub fingerprint: Fingerprint,
-    /// The requested time.
-    pub at: Timestamp,
-    /// Time of the change that led to this version.
-    pub updated_at: Timestamp,
-    /// The definition as the source offered it.
-    pub definition: Box<RawValue>,
-    #[serde(skip)]
-    pub notes: Vec<ToolNote>,
-    /// Execution specification, for tools that are not simply forwarded (OpenAPI, workflows).
-    #[serde(skip)]
-    pub execution_spec: Option<ExecutionSpec>,
-}
 
 /// A change of a tool: one entry of its version history.
 #[derive(Debug, Clone, Serialize)]
@@ -81,7 +52,7 @@ const MAX_CLOCK_SKEW: Duration = Duration::from_secs(60);
 impl History<'_> {
     /// Returns a tool, by any spelling of its name, as its source offered it at a time. Reads the store. Fails with
     /// `TOOL_NOT_IMPLEMENTED` if no such tool was known then, and with `NOT_FOUND` if its manifest is lost.
-    pub async fn tool_at(&self, name: &str, at: Timestamp) -> Result<HistoricalTool> {
+    pub async fn tool_at(&self, name: &str, at: Timestamp) -> Result<ToolView> {
         let then = self.inventory_at(at).await?;
         let unknown = || {
             let before = if then.all_source_ids().next().is_none() { ", when there was no source yet" } else { "" };
@@ -95,30 +66,12 @@ impl History<'_> {
         };
         let state = then.source(&id).ok_or_else(unknown)?;
         let manifest = state.manifest.ok_or_else(unknown)?;
-        let is_builtin = state.kind == "builtin";
-        let updated_at = state.tools.get(&original).ok_or_else(unknown)?.updated_at;
-        let segment = self.load_segment(manifest, is_builtin).await?;
+        let history = *state.tools.get(&original).ok_or_else(unknown)?;
+        let segment = self.load_segment(manifest, state.kind == "builtin").await?;
         let entry = segment.position_of_original(&original).and_then(|position| segment.entries().get(position));
         let lost = || Error::new(Code::NotFound, format!("the tool list of `{id}` at {at} has no `{original}` in it"));
         let entry = entry.ok_or_else(lost)?;
-        let tool = segment.tool(entry)?;
-        Ok(HistoricalTool {
-            id: format!("{id}:{original}"),
-            name: entry.name.clone(),
-            source: id.clone(),
-            fingerprint: segment.packed_tool(entry).fingerprint,
-            definition: offered_definition(&tool)?,
-            execution_spec: tool.parse_execution_spec(),
-            notes: tool.notes,
-            at,
-            updated_at,
-            original_name: original,
-            title: tool.listing.title,
-            description: tool.listing.description,
-            input_schema: tool.listing.input_schema,
-            output_schema: tool.output_schema,
-            annotations: tool.listing.annotations,
-        })
+        ToolView::from_past(&segment, entry, &state.kind, history, at)
     }
 
     /// Returns the versions of a tool, newest first, at most `limit` of them. Reads the store. A tool that exists and
@@ -130,30 +83,17 @@ impl History<'_> {
         let mut steps: VecDeque<(JournalEntry, SourceId, Option<Fingerprint>, Fingerprint)> = VecDeque::new();
         // Collect the events of this tool, with the manifest before and after each.
         let replayed = self.replay(|entry| {
-            match &entry.record.event {
-                Event::InventoryRecorded { source, fingerprint, .. } => {
-                    let source = source.clone();
-                    let fingerprint = *fingerprint;
-                    let before = manifests.insert(source.clone(), fingerprint);
-                    if concerns_tool(&entry.record.event, &matcher) {
-                        steps.push_back((entry, source, before, fingerprint));
-                        steps.drain(..steps.len().saturating_sub(limit));
-                    }
+            if let Event::SourceRemoved { source } = &entry.record.event {
+                manifests.remove(source);
+            }
+            if let Event::InventoryRecorded { source, fingerprint, .. } = &entry.record.event {
+                let source = source.clone();
+                let fingerprint = *fingerprint;
+                let before = manifests.insert(source.clone(), fingerprint);
+                if concerns_tool(&entry.record.event, &matcher) {
+                    steps.push_back((entry, source, before, fingerprint));
+                    steps.drain(..steps.len().saturating_sub(limit));
                 }
-                Event::SourceRemoved { source } => {
-                    manifests.remove(source);
-                }
-                Event::SourceDeclared { .. }
-                | Event::SourceChanged { .. }
-                | Event::SourceEnabled { .. }
-                | Event::SourceDisabled { .. }
-                | Event::ToolEnabled { .. }
-                | Event::ToolDisabled { .. }
-                | Event::TokenCreated { .. }
-                | Event::TokenChanged { .. }
-                | Event::TokenRevoked { .. }
-                | Event::DamageAccepted { .. }
-                | Event::Unknown => {}
             }
             ControlFlow::Continue(())
         });
@@ -249,19 +189,12 @@ impl History<'_> {
         matcher: &ToolMatcher,
     ) -> Result<Option<Box<RawValue>>> {
         let Some(packed) = self.registry.state.store.manifests(&[manifest]).await?.pop() else { return Ok(None) };
-        find_definition(&packed, source, matcher)
+        let Some(stored) = packed.tools.iter().find(|tool| matcher.matches(source, &tool.name)) else {
+            return Ok(None);
+        };
+        let offered = packed.tool(stored)?.to_offered_fields();
+        to_raw_value(&offered).map(Some).context(Code::Internal, "write a tool as JSON")
     }
-}
-
-/// Finds a tool's definition in a manifest.
-fn find_definition(packed: &PackedManifest, source: &SourceId, matcher: &ToolMatcher) -> Result<Option<Box<RawValue>>> {
-    let stored = packed.tools.iter().find(|tool| matcher.matches(source, &tool.name));
-    stored.map(|stored| offered_definition(&packed.tool(stored)?)).transpose()
-}
-
-/// Returns a tool's definition as its source offered it.
-fn offered_definition(tool: &Tool) -> Result<Box<RawValue>> {
-    to_raw_value(&tool.to_offered_fields()).context(Code::Internal, "write a tool as JSON")
 }
 
 /// Builds the version entry of one recorded change. `before` and `after` are the definitions around the change.

@@ -14,12 +14,11 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use toolcrib_core::inventory::{Event, Record};
 use toolcrib_core::text::sanitize_truncated;
-use toolcrib_core::{Result, SourceId, Timestamp};
+use toolcrib_core::{Code, Result, ResultExt, SourceId, Timestamp};
 use toolcrib_diff::history;
 use toolcrib_diff::history::ToolMatcher;
 
 use super::Registry;
-use super::blocking::run_blocking;
 use crate::state::{EntryStatus, JournalEntry, READ_BATCH_SIZE};
 use crate::store::DiscoveryCheck;
 
@@ -145,7 +144,7 @@ impl History<'_> {
             }
             scanned += stored.len();
             let read = move |filter: &HistoryFilter| {
-                stored.into_iter().map(JournalEntry::parse).take_while(|entry| scan.add(filter, entry)).for_each(drop);
+                stored.into_iter().map(JournalEntry::parse).all(|entry| scan.add(filter, &entry));
                 scan
             };
             scan = run_with_filter(&filter, read).await?;
@@ -153,7 +152,7 @@ impl History<'_> {
         }
         if scan.has_room() && in_memory {
             let read = move |filter: &HistoryFilter| {
-                journal.entries_after(scan.last_seq).take_while(|entry| scan.add(filter, entry)).for_each(drop);
+                journal.entries_after(scan.last_seq).all(|entry| scan.add(filter, entry));
                 scan
             };
             scan = run_with_filter(&filter, read).await?;
@@ -181,6 +180,15 @@ impl History<'_> {
     pub async fn checks(&self, id: &SourceId) -> Result<Vec<DiscoveryCheck>> {
         self.registry.state.store.checks(id).await
     }
+}
+
+/// Runs CPU-heavy work (definitions of a large list, many long records) on a blocking thread, so that it does not delay
+/// async tasks. `failure` is the error message if it panics.
+pub(super) async fn run_blocking<T: Send + 'static>(
+    failure: &'static str,
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    tokio::task::spawn_blocking(work).await.context(Code::Internal, failure)?
 }
 
 /// Runs a scan on a blocking thread: describing many records takes a while.
@@ -261,38 +269,29 @@ impl HistoryFilter {
 
     /// Converts a record; the description is limited to the queried tool.
     fn to_history_record(&self, entry: &JournalEntry) -> HistoryRecord {
-        let record = HistoryRecord::from_entry(entry);
-        match &self.matcher {
-            Some(matcher) => {
-                HistoryRecord { text: history::describe_for_tool(&entry.record.event, &record.kind, matcher), ..record }
-            }
-            None => record,
+        let mut record = HistoryRecord::from_entry(entry);
+        if let Some(matcher) = &self.matcher {
+            record.text = history::describe_for_tool(&entry.record.event, &record.kind, matcher);
         }
+        record
     }
 }
 
 impl HistoryRecord {
     /// Converts a record of a notice. An event of a newer Toolcrib has no fields here.
     fn from_record(record: &Record) -> HistoryRecord {
-        let data = serde_json::to_value(&record.event);
-        HistoryRecord::from_fields(record, data.ok().and_then(into_object).unwrap_or_default())
+        let mut data = serde_json::to_value(&record.event).unwrap_or_default();
+        HistoryRecord::from_fields(record, data.as_object_mut().map(std::mem::take).unwrap_or_default())
     }
 
     /// Converts a journal entry; an unknown event is shown by its stored JSON.
     fn from_entry(entry: &JournalEntry) -> HistoryRecord {
-        match &entry.unknown_body {
-            Some(text) => {
-                let record = HistoryRecord::from_fields(&entry.record, serde_json::from_str(text).unwrap_or_default());
-                match &entry.status {
-                    EntryStatus::Damaged(reason) => {
-                        let text = format!("a damaged record: {}", sanitize_truncated(reason, 200));
-                        HistoryRecord { text, ..record }
-                    }
-                    EntryStatus::Understood | EntryStatus::Newer(_) => record,
-                }
-            }
-            None => HistoryRecord::from_record(&entry.record),
+        let Some(text) = &entry.unknown_body else { return HistoryRecord::from_record(&entry.record) };
+        let mut record = HistoryRecord::from_fields(&entry.record, serde_json::from_str(text).unwrap_or_default());
+        if let EntryStatus::Damaged(reason) = &entry.status {
+            record.text = format!("a damaged record: {}", sanitize_truncated(reason, 200));
         }
+        record
     }
 
     /// Converts the fields of an event's JSON.
@@ -323,11 +322,4 @@ impl HistoryRecord {
 /// Whether an event is about a token. By the name of its type, so that token events of newer versions are covered.
 fn is_token_event(kind: &str) -> bool {
     kind.starts_with("Token")
-}
-
-fn into_object(value: Value) -> Option<Map<String, Value>> {
-    match value {
-        Value::Object(object) => Some(object),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => None,
-    }
 }

@@ -14,7 +14,7 @@ use toolcrib_core::{Code, Result, SourceId, Timestamp};
 use toolcrib_diff::lockfile::{LockedSource, Lockfile};
 use toolcrib_diff::report::{CatalogDiff, SourceDiff, SourceDiffError};
 
-use super::blocking::run_blocking;
+use super::history::run_blocking;
 use super::{DiscoveryStatus, Registry};
 use crate::state::Snapshot;
 

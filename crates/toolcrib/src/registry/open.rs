@@ -16,7 +16,6 @@ use crate::monitoring::Monitoring;
 use crate::refresh::{Refresh, Refresher};
 use crate::state::State;
 use crate::store::{MemoryStore, Store, StoreState};
-use crate::tasks::Tasks;
 
 impl Registry {
     /// Opens a registry: reads the store, folds the journal, publishes the catalogue, and reconciles the configuration
@@ -55,27 +54,14 @@ impl Registry {
         // A subscriber may fall this many notices behind before it misses some. One that needs all records fills gaps
         // from the journal.
         let (notices, _) = broadcast::channel(1024);
-        let tasks = Tasks::default();
         let monitoring = Arc::new(Monitoring::new(&options));
         // Each of these knows only those before it.
-        let connectors = Arc::new(Connectors::new(&options, SourceEvents::new(notices.clone())));
-        let state = State::new(store, store_key, config, options, notices, connectors.clone(), tasks.clone());
-        let state = Arc::new(state);
-        let refresher = Refresher::new(state.clone(), connectors.clone(), monitoring.clone(), tasks.clone());
-        let refresher = Arc::new(refresher);
-        let dispatcher =
-            Dispatcher::new(state.clone(), refresher.clone(), connectors.clone(), monitoring.clone(), tasks.clone());
-        let dispatcher = Arc::new(dispatcher);
-        let maintenance = Maintenance::new(
-            state.clone(),
-            refresher.clone(),
-            dispatcher.clone(),
-            connectors,
-            monitoring,
-            tasks.clone(),
-        );
-        let maintenance = Arc::new(maintenance);
-        let token_counter = Arc::new(TokenCounter::new(state.clone(), tasks.clone()));
+        let connectors = Connectors::new(&options, SourceEvents::new(notices.clone()));
+        let state = Arc::new(State::new(store, store_key, config, options, notices, connectors));
+        let refresher = Arc::new(Refresher::new(state.clone(), monitoring.clone()));
+        let dispatcher = Arc::new(Dispatcher::new(state.clone(), refresher.clone(), monitoring));
+        let maintenance = Arc::new(Maintenance::new(state.clone(), refresher.clone(), dispatcher.clone()));
+        let token_counter = Arc::new(TokenCounter::new(state.clone()));
         // Read the journal first, then apply the configuration to it.
         state.catch_up().await?;
         state.reconcile(config).await?;
@@ -84,7 +70,7 @@ impl Registry {
             tracing::warn!("{error}");
         }
         maintenance.spawn();
-        let shutdown_guard = Arc::new(tasks.shutdown_guard());
+        let shutdown_guard = Arc::new(state.tasks.shutdown_guard());
         let registry =
             Registry { state, refresher, dispatcher, maintenance, token_counter, _shutdown_guard: shutdown_guard };
         registry.record_builtins().await;

@@ -5,13 +5,12 @@
 use serde::Serialize;
 use toolcrib_catalog::View;
 use toolcrib_core::freshness::Freshness;
-use toolcrib_core::tool::{SEPARATOR, ToolName};
+use toolcrib_core::tool::SEPARATOR;
 use toolcrib_core::{Result, SourceId, Timestamp};
 
 use super::Registry;
 use crate::metrics::MetricsSnapshot;
-use crate::store::{CallCount, ErrorSummary};
-use crate::usage::UsageCounts;
+use crate::store::{CallCount, ErrorSummary, UsageCounts};
 
 /// Statistics of a registry, as `stats` shows them.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -85,7 +84,14 @@ impl Statistics<'_> {
         let (hits, misses) =
             sources.iter().fold((0, 0), |(hits, misses), source| (hits + source.hits, misses + source.misses));
         // Only tools that were called have counts.
-        let mut tools: Vec<ToolStats> = calls.values().map(|count| self.tool_stats(count)).collect();
+        let tool_stats = |count: &CallCount| ToolStats {
+            name: snapshot.tool_name(&count.source, &count.tool, &format!("{}{SEPARATOR}", count.source)),
+            calls: count.calls,
+            errors: count.errors,
+            last_called: count.last_called,
+            last_error: count.last_error.clone(),
+        };
+        let mut tools: Vec<ToolStats> = calls.values().map(tool_stats).collect();
         tools.sort_by(|a, b| a.name.cmp(&b.name));
         Stats {
             tool_count: View::full(snapshot.catalog.clone()).tool_count(),
@@ -107,24 +113,5 @@ impl Statistics<'_> {
     /// start nor a discovery counts tokens: loading the tokenizer alone would take too long.
     pub async fn count_tokens(&self) {
         self.registry.token_counter.count_tokens().await;
-    }
-
-    /// Returns the statistics of a tool, by the name that agents see. Also for tools that were removed: their counts
-    /// stay.
-    fn tool_stats(&self, count: &CallCount) -> ToolStats {
-        let catalog = self.registry.unrestricted_catalog();
-        let segment = catalog.source(&count.source).map(|source| &source.segment);
-        let position = segment.and_then(|segment| segment.position_of_original(&count.tool));
-        let entry = segment.zip(position).and_then(|(segment, position)| segment.entries().get(position));
-        // A tool that no longer exists has no entry; its name is derived as the catalogue would.
-        let derived_name = || ToolName::from_original(&format!("{}{SEPARATOR}", count.source), &count.tool).to_string();
-        let name = entry.map_or_else(derived_name, |entry| entry.name.to_string());
-        ToolStats {
-            name,
-            calls: count.calls,
-            errors: count.errors,
-            last_called: count.last_called,
-            last_error: count.last_error.clone(),
-        }
     }
 }

@@ -4,15 +4,12 @@
 //! Servers and commands do not use these lists: they render the catalogue to JSON directly, without a copy of each
 //! tool.
 
-use serde::Serialize;
 use serde_json::value::RawValue;
-use toolcrib_catalog::{ToolRef, ToolStatus};
-use toolcrib_core::policy::Verdict;
+use toolcrib_catalog::ToolRef;
 use toolcrib_core::principal::Principal;
-use toolcrib_core::tool::{ToolName, ToolNote};
 use toolcrib_core::{Result, SourceId};
 
-use super::{Registry, Sources};
+use super::{Registry, Sources, ToolView};
 use crate::call::{CallContext, find_tool};
 use crate::connector::Discovered;
 use crate::refresh::{RefreshOutcome, RequiredFreshness};
@@ -22,23 +19,6 @@ use crate::store::{DiscoveryCheck, SourceStatus};
 #[derive(Debug, Clone, Default)]
 pub struct ToolFilter {
     pub source: Option<SourceId>,
-}
-
-/// A tool, copied out of the catalogue.
-#[derive(Debug, Clone, Serialize)]
-pub struct ToolView {
-    pub name: ToolName,
-    pub source: SourceId,
-    /// Name of the tool at its source.
-    pub original_name: String,
-    pub title: Option<String>,
-    pub description: String,
-    pub input_schema: Box<RawValue>,
-    pub output_schema: Option<Box<RawValue>>,
-    pub annotations: Option<Box<RawValue>>,
-    pub policy: Verdict,
-    pub state: ToolStatus,
-    pub notes: Vec<ToolNote>,
 }
 
 impl Registry {
@@ -51,12 +31,18 @@ impl Registry {
         let view = self.view(&Principal::local("embedder"));
         let tools =
             view.offered_tools().filter(|tool| filter.source.as_ref().is_none_or(|source| source == tool.source()));
-        tools.map(|tool| ToolView::from_tool(&tool)).collect()
+        tools.map(|tool| self.view_tool(&tool)).collect()
     }
 
-    /// Returns a tool by any spelling of its name, from what is known.
+    /// Returns a tool by any spelling of its name, from what is known. Makes no requests. Fails like a call that finds
+    /// no tool; a denied or disabled tool is found.
     pub fn tool(&self, name: &str) -> Result<ToolView> {
-        ToolView::from_tool(&find_tool(&self.state.snapshot(), name, self.state.now())?)
+        self.view_tool(&find_tool(&self.state.snapshot(), name, self.state.now())?)
+    }
+
+    fn view_tool(&self, tool: &ToolRef<'_>) -> Result<ToolView> {
+        let usage = self.dispatcher.monitoring.usage.tool_count(&tool.id());
+        ToolView::from_catalog(tool, self.sources().effective(tool.source()), usage)
     }
 }
 
@@ -91,25 +77,5 @@ impl Sources<'_> {
     /// call may take. A failed discovery is not an error here: the call explains it when it does not find the tool.
     pub async fn discover_for_call(&self, name: &str, context: &CallContext) -> Result<()> {
         self.registry.dispatcher.discover_for_call(name, context, context.trace.as_ref()).await
-    }
-}
-
-impl ToolView {
-    /// Copies a tool out of the catalogue.
-    pub(super) fn from_tool(tool: &ToolRef<'_>) -> Result<ToolView> {
-        let content = tool.tool()?;
-        Ok(ToolView {
-            name: tool.name().clone(),
-            source: tool.source().clone(),
-            original_name: tool.original_name().to_owned(),
-            title: content.listing.title,
-            description: content.listing.description,
-            input_schema: content.listing.input_schema,
-            output_schema: content.output_schema,
-            annotations: content.listing.annotations,
-            policy: tool.verdict(),
-            state: tool.status(),
-            notes: content.notes,
-        })
     }
 }

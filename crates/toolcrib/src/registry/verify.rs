@@ -10,13 +10,11 @@ use toolcrib_core::text::sanitize_truncated;
 
 use super::Registry;
 use crate::maintenance::StoreHealth;
-use crate::state::NewerRecord;
-use crate::state::{HeadCheck, JournalDamage};
-use crate::state::{JournalEntry, READ_BATCH_SIZE};
+use crate::state::{HeadCheck, JournalDamage, JournalEntry, NewerRecord, READ_BATCH_SIZE};
 use crate::store::{JournalPosition, StoreState, StoredRecord};
 
 /// Result of a verification.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Verification {
     /// Number of records that were read.
     pub records: u64,
@@ -62,16 +60,7 @@ impl StoreMaintenance<'_> {
     /// Reads everything again, from the first record on. Takes time in proportion to the journal. Fails only if the
     /// store is down; damage is part of the result.
     pub async fn verify(&self) -> Result<Verification> {
-        let mut verification = Verification {
-            records: 0,
-            manifests: 0,
-            unknown_events: 0,
-            upgrade: None,
-            store: StoreState::Ok,
-            damage: Vec::new(),
-            accepted: Vec::new(),
-            faults: Vec::new(),
-        };
+        let mut verification = Verification::default();
         let mut replay = Inventory::default();
         let mut newer_record = None;
         let store_damage = self.registry.state.options.head_file.as_ref().and_then(|head| head.store_damage.clone());

@@ -33,11 +33,10 @@ pub(super) fn split_into_pages(
     cursor: impl Fn(usize) -> String,
 ) -> Vec<ToolResult> {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    // Leave room for the note, but at least half of a small limit for content.
-    let capacity = limit.saturating_sub(MAX_NOTE_BYTES).max(limit / 2).max(64);
+    let capacity = page_capacity(limit);
     // Plan the fields, distribute the blocks, then write each page with its note.
     let fields = RawFields::parse(&result.raw).unwrap_or_default();
-    let first = FirstPage::plan(result, &fields, PageBudget { without_note: capacity, limit }, shape);
+    let first = FirstPage::plan(result, &fields, limit, shape);
     let drafts = PageBuilder::build(result, &first, capacity);
     let page_count = drafts.len();
     let total = format_size(result.raw.get().len());
@@ -78,13 +77,9 @@ pub(super) fn split_into_pages(
     pages
 }
 
-/// Size limits of a page.
-#[derive(Clone, Copy)]
-struct PageBudget {
-    /// With the note.
-    limit: usize,
-    /// Without the note.
-    without_note: usize,
+/// Size of a page without its note. Leaves room for the note, but at least half of a small limit for content.
+fn page_capacity(limit: usize) -> usize {
+    limit.saturating_sub(MAX_NOTE_BYTES).max(limit / 2).max(64)
 }
 
 /// Plan for the fields besides content blocks: kept on the first page, or omitted.
@@ -115,12 +110,8 @@ enum StructuredPlacement {
 
 impl FirstPage {
     /// Decides what the first page holds.
-    fn plan(
-        result: &ToolResult,
-        fields: &RawFields,
-        PageBudget { limit, without_note: capacity }: PageBudget,
-        shape: PageShape,
-    ) -> FirstPage {
+    fn plan(result: &ToolResult, fields: &RawFields, limit: usize, shape: PageShape) -> FirstPage {
+        let capacity = page_capacity(limit);
         let others: usize = fields
             .iter()
             .filter(|(name, _)| !matches!(*name, "content" | "structuredContent" | "isError" | "resultType"))

@@ -67,6 +67,11 @@ impl JournalDamage {
         self.faults().next().is_none()
     }
 
+    /// Returns the damage as snapshots have it; `None` if there is none.
+    pub(super) fn to_published(&self) -> Option<Arc<JournalDamage>> {
+        (!self.is_empty()).then(|| Arc::new(self.clone()))
+    }
+
     /// Returns the state of the store that `/readyz` reports.
     pub(crate) fn state(&self) -> StoreState {
         self.store.as_ref().map_or(StoreState::Damaged, |(state, _)| *state)
@@ -208,15 +213,4 @@ impl State {
             self.publish_damage(writer);
         }
     }
-}
-
-/// Logs damage when it is first found; returns it for the snapshot.
-pub(crate) fn log_new_damage(before: &JournalDamage, after: &JournalDamage) -> Option<Arc<JournalDamage>> {
-    if after.is_empty() {
-        return None;
-    }
-    if before != after {
-        tracing::error!("{}", after.to_error());
-    }
-    Some(Arc::new(after.clone()))
 }

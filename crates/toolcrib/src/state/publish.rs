@@ -18,7 +18,7 @@ use toolcrib_core::manifest::PackedManifest;
 use toolcrib_core::{Result, Source, SourceId};
 use toolcrib_diff::compare::compare_manifests;
 
-use super::damage::{HeadCheck, JournalDamage, log_new_damage};
+use super::damage::{HeadCheck, JournalDamage};
 use super::journal::{Journal, JournalEntry, READ_BATCH_SIZE};
 use super::newer_records::{NewerRecord, log_ignored_records};
 use super::{Snapshot, State};
@@ -220,8 +220,11 @@ impl State {
             self.snapshot.load().statuses.clone()
         };
         let is_new_damage = writer.damage != damage;
-        let published_damage = log_new_damage(&writer.damage, &damage);
+        if is_new_damage && !damage.is_empty() {
+            tracing::error!("{}", damage.to_error());
+        }
         if new_entries.is_empty() {
+            let published_damage = damage.to_published();
             writer.damage = damage;
             writer.remembered_seq = remembered_seq;
             writer.statuses_dirty = false;
@@ -264,10 +267,7 @@ impl State {
         Arc::make_mut(&mut writer.journal).append(&new_entries);
         writer.statuses_dirty = false;
         for id in &touched {
-            match self.build_catalog_source(writer, id) {
-                Some(catalog_source) => writer.catalog_sources.insert(id.clone(), catalog_source),
-                None => writer.catalog_sources.remove(id),
-            };
+            self.update_catalog_source(writer, id);
         }
         // Readers see the new state from here on; connections, log and subscribers follow.
         self.publish(writer, statuses);
@@ -311,7 +311,7 @@ impl State {
 
     /// Publishes damage that was found; everything else stays.
     pub(super) fn publish_damage(&self, writer: &WriterState) {
-        let damage = Some(Arc::new(writer.damage.clone())).filter(|damage| !damage.is_empty());
+        let damage = writer.damage.to_published();
         self.update_snapshot(|snapshot| snapshot.damage = damage.clone());
     }
 
@@ -334,9 +334,7 @@ impl State {
         let known = writer.local_overrides.remove(&source.id).and_then(|local| local.segment);
         let segment = after.map(|after| Arc::new(Segment::with_prefix(after))).or(known);
         writer.local_overrides.insert(source.id.clone(), LocalOverride { segment, status });
-        if let Some(catalog_source) = self.build_catalog_source(&mut writer, &source.id) {
-            writer.catalog_sources.insert(source.id.clone(), catalog_source);
-        }
+        self.update_catalog_source(&mut writer, &source.id);
         let statuses = BTreeMap::clone(&self.snapshot.load().statuses);
         let statuses = writer.with_local_overrides(statuses);
         self.publish(&mut writer, statuses);
@@ -355,9 +353,7 @@ impl State {
         }
         let segment = Segment::with_prefix(after.clone()).replacing(known);
         writer.segments.insert(after.source.clone(), Arc::new(segment));
-        if let Some(catalog_source) = self.build_catalog_source(&mut writer, &after.source) {
-            writer.catalog_sources.insert(after.source.clone(), catalog_source);
-        }
+        self.update_catalog_source(&mut writer, &after.source);
         self.publish(&mut writer, self.snapshot.load().statuses.clone());
     }
 
@@ -367,15 +363,10 @@ impl State {
         let mut writer = self.writer.lock().await;
         let ids: Vec<SourceId> = writer.definitions.keys().cloned().collect();
         for id in ids {
-            match self.build_catalog_source(&mut writer, &id) {
-                Some(catalog_source) => writer.catalog_sources.insert(id, catalog_source),
-                None => writer.catalog_sources.remove(&id),
-            };
+            self.update_catalog_source(&mut writer, &id);
         }
         self.publish(&mut writer, self.snapshot.load().statuses.clone());
-        let unresolved = std::mem::take(&mut writer.unresolved);
-        drop(writer);
-        self.resolve_published(unresolved).await;
+        self.release(writer, &Ok(())).await;
     }
 
     /// Loads built-in tools with the values of their references, and adds them to the catalogue.
@@ -389,10 +380,16 @@ impl State {
             tracing::warn!(server_name = %source.id, %error, "built-in tools cannot be used");
             return;
         }
-        if let Some(catalog_source) = self.build_catalog_source(&mut writer, &source.id) {
-            writer.catalog_sources.insert(source.id.clone(), catalog_source);
-            self.publish(&mut writer, self.snapshot.load().statuses.clone());
-        }
+        self.update_catalog_source(&mut writer, &source.id);
+        self.publish(&mut writer, self.snapshot.load().statuses.clone());
+    }
+
+    /// Builds the catalogue entry of a source again, or removes it.
+    fn update_catalog_source(&self, writer: &mut WriterState, id: &SourceId) {
+        match self.build_catalog_source(writer, id) {
+            Some(catalog_source) => writer.catalog_sources.insert(id.clone(), catalog_source),
+            None => writer.catalog_sources.remove(id),
+        };
     }
 
     /// Builds and publishes a snapshot of the writer's state, and notifies subscribers if the catalogue changed. Called
@@ -404,7 +401,7 @@ impl State {
         let declared: Arc<BTreeMap<SourceId, Arc<Source>>> = Arc::new(declared.collect());
         let inventory = Arc::new(writer.inventory.clone());
         let changed_connections = self.changed_connections(writer, &effective_sources);
-        let damage = Some(Arc::new(writer.damage.clone())).filter(|damage| !damage.is_empty());
+        let damage = writer.damage.to_published();
         self.update_snapshot(|snapshot| {
             // Looked up inside: `rcu` runs this again if a host registers a tool meanwhile, and must then see that
             // tool.

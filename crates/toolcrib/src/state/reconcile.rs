@@ -41,32 +41,21 @@ impl State {
             commands.clear();
         }
         for command in commands {
-            match &command {
-                Command::Declare(declaration) => {
-                    // First the content, then the event that refers to it.
-                    let source: Option<&&Source> = declared.iter().find(|source| source.id == declaration.source);
-                    if let Some(source) = source {
-                        self.store.put_definition(declaration.definition, source).await?;
-                    }
-                    // A source added at run time under the same name gives way, with a warning.
-                    if inventory.source(&declaration.source).is_some_and(|state| state.origin == Origin::Runtime) {
-                        tracing::warn!(source = %declaration.source, "the declaration in the configuration takes precedence over the one made at run time");
-                    }
+            if let Command::Declare(declaration) = &command {
+                // First the content, then the event that refers to it.
+                let source: Option<&&Source> = declared.iter().find(|source| source.id == declaration.source);
+                if let Some(source) = source {
+                    self.store.put_definition(declaration.definition, source).await?;
                 }
-                // The configuration no longer has it. Old definitions may hold secrets.
-                Command::Remove(id) => {
-                    self.store.remove_definitions(id, None).await?;
-                    self.store.remove_source_status(id).await?;
+                // A source added at run time under the same name gives way, with a warning.
+                if inventory.source(&declaration.source).is_some_and(|state| state.origin == Origin::Runtime) {
+                    tracing::warn!(source = %declaration.source, "the declaration in the configuration takes precedence over the one made at run time");
                 }
-                Command::Enable(_)
-                | Command::Disable(_)
-                | Command::Record(_)
-                | Command::EnableTool(_)
-                | Command::DisableTool(_)
-                | Command::CreateToken(_)
-                | Command::ChangeToken(_)
-                | Command::RevokeToken(_)
-                | Command::AcceptDamage { .. } => {}
+            }
+            // The configuration no longer has it. Old definitions may hold secrets.
+            if let Command::Remove(id) = &command {
+                self.store.remove_definitions(id, None).await?;
+                self.store.remove_source_status(id).await?;
             }
             self.execute(command, Actor::config()).await?;
         }

@@ -9,8 +9,8 @@
 //! ahead of it; so a head that is ahead means that records were lost.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,6 +21,7 @@ use toolcrib_core::inventory::Damage;
 use toolcrib_core::{Code, Result, ResultExt};
 
 use super::{StoreState, VERIFY_HINT};
+use crate::private_dir::{private_file_options, replace_private_file};
 
 const HEAD_FILE_NAME: &str = "head";
 /// A file of its own, because the head file itself is replaced by a rename, which would leave other processes with a
@@ -63,6 +64,14 @@ struct HeadProgress {
     write_lock: tokio::sync::Mutex<()>,
     /// Newest position that is to be written.
     newest: parking_lot::Mutex<JournalPosition>,
+}
+
+/// When a position is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum HeadWrite {
+    /// If the file can be read and has an earlier position.
+    IfNewer,
+    Always,
 }
 
 /// Content of the head file.
@@ -140,40 +149,32 @@ impl HeadFile {
             return Ok(());
         }
         let newest = self.progress.newest.lock().clone();
-        self.write(newest, |heads, key, newest| {
-            let heads = heads.map_err(|damage| io::Error::other(damage.to_string()))?;
-            // Another process may have written a later position while this one waited for the lock.
-            let is_newer = heads.get(key).is_none_or(|known| known.seq < newest.seq);
-            Ok(is_newer.then_some(heads))
-        })
-        .await
+        self.write(newest, HeadWrite::IfNewer).await
     }
 
     /// Writes a position, whatever is in the file. If the file cannot be read, its entries of other stores are lost.
     pub(crate) async fn reset(&self, position: JournalPosition) -> Result<()> {
         let _guard = self.progress.write_lock.lock().await;
-        self.write(position, |heads, _, _| Ok(Some(heads.unwrap_or_default()))).await
+        self.write(position, HeadWrite::Always).await
     }
 
-    /// Reads the file, lets `choose` decide what to keep (`None`: write nothing), and replaces it.
-    async fn write(
-        &self,
-        position: JournalPosition,
-        choose: impl FnOnce(
-            Result<PositionsByStore, Damage>,
-            &str,
-            &JournalPosition,
-        ) -> io::Result<Option<PositionsByStore>>
-        + Send
-        + 'static,
-    ) -> Result<()> {
+    /// Replaces the file by one with this position.
+    async fn write(&self, position: JournalPosition, condition: HeadWrite) -> Result<()> {
         let head = self.clone();
         let seq = position.seq;
         let work = move || {
             let _lock = head.lock()?;
-            if let Some(mut heads) = choose(head.read_all(), &head.key, &position)? {
+            let mut heads = match (head.read_all(), condition) {
+                (Ok(heads), _) => heads,
+                (Err(_), HeadWrite::Always) => PositionsByStore::new(),
+                (Err(damage), HeadWrite::IfNewer) => return Err(io::Error::other(damage.to_string())),
+            };
+            // Another process may have written a later position while this one waited for the lock.
+            let is_newer = heads.get(&head.key).is_none_or(|known| known.seq < position.seq);
+            if is_newer || condition == HeadWrite::Always {
                 heads.insert(head.key.clone(), position);
-                head.write_file(&heads)?;
+                let text = serde_json::to_string_pretty(&heads).map_err(io::Error::other)?;
+                replace_private_file(&head.path(), &format!("{text}\n"))?;
             }
             io::Result::Ok(())
         };
@@ -200,33 +201,6 @@ impl HeadFile {
             }
         }
     }
-
-    /// Replaces the head file atomically.
-    fn write_file(&self, heads: &PositionsByStore) -> io::Result<()> {
-        let temporary = self.directory.join(format!(".{HEAD_FILE_NAME}-{:016x}", rand::random::<u64>()));
-        let written = private_file_options().create_new(true).open(&temporary).and_then(|mut file| {
-            let text = serde_json::to_string_pretty(heads).map_err(io::Error::other)?;
-            writeln!(file, "{text}")?;
-            // Without this, a power failure may leave an empty file, which would count as damage.
-            file.sync_data()
-        });
-        // A reader sees the old file or the new one, never a part.
-        let renamed = written.and_then(|()| fs::rename(&temporary, self.path()));
-        if renamed.is_err() {
-            // It may not have been created.
-            let _ = fs::remove_file(&temporary);
-        }
-        renamed
-    }
-}
-
-/// Options for files that only their owner may access.
-fn private_file_options() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.write(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use toolcrib_core::{Code, Result, ResultExt, Source, SourceId};
 
 use super::{
     CacheCount, CallCount, Commit, CommitOutcome, DiscoveryCheck, Lease, MAX_CHECKS_PER_SOURCE, SourceStatus, Store,
-    StoredRecord,
+    StoredRecord, UsageCounts,
 };
 
 /// A [`Store`] in memory.
@@ -40,9 +40,7 @@ struct MemoryState {
     checks: BTreeMap<SourceId, VecDeque<DiscoveryCheck>>,
     /// Holder and end of each lease.
     leases: BTreeMap<SourceId, (String, Instant)>,
-    /// Totals, by source and original tool name.
-    calls: BTreeMap<(SourceId, String), CallCount>,
-    cache_counts: BTreeMap<SourceId, CacheCount>,
+    counts: UsageCounts,
 }
 
 impl MemoryStore {
@@ -76,9 +74,8 @@ impl Store for MemoryStore {
 
     async fn commit(&self, commit: Commit<'_>) -> Result<CommitOutcome> {
         // Serialized before the lock is taken, so that nothing can fail halfway.
-        let bodies = commit.events.iter().map(serde_json::to_string).collect::<Result<Vec<String>, _>>();
-        let bodies = bodies.context(Code::Internal, "write an event as JSON")?;
-        Ok(self.lock_for_write().commit(&commit, bodies))
+        let records = commit.records().context(Code::Internal, "write an event as JSON")?;
+        Ok(self.lock_for_write().commit(&commit, records))
     }
 
     async fn put_manifest(&self, manifest: &PackedManifest) -> Result<()> {
@@ -156,19 +153,16 @@ impl Store for MemoryStore {
     }
 
     async fn add_counts(&self, calls: &[CallCount], lookups: &[CacheCount]) -> Result<()> {
-        if calls.is_empty() && lookups.is_empty() {
-            return Ok(());
-        }
-        self.lock_for_write().add_counts(calls, lookups);
+        self.lock_for_write().counts.add(calls, lookups);
         Ok(())
     }
 
     async fn call_counts(&self) -> Result<Vec<CallCount>> {
-        Ok(self.state.lock().calls.values().cloned().collect())
+        Ok(self.state.lock().counts.calls.values().cloned().collect())
     }
 
     async fn cache_counts(&self) -> Result<Vec<CacheCount>> {
-        Ok(self.state.lock().cache_counts.values().cloned().collect())
+        Ok(self.state.lock().counts.cache_lookups.values().cloned().collect())
     }
 
     async fn key(&self) -> Result<[u8; 32]> {
@@ -188,7 +182,7 @@ impl Store for MemoryStore {
 
 impl MemoryState {
     /// See [`Store::commit`].
-    fn commit(&mut self, commit: &Commit<'_>, bodies: Vec<String>) -> CommitOutcome {
+    fn commit(&mut self, commit: &Commit<'_>, records: Vec<StoredRecord>) -> CommitOutcome {
         // Same order of checks as in the other stores: head, then newer discovery.
         let head = self.journal.last().map_or(0, |record| record.seq);
         if head != commit.expected_head {
@@ -205,38 +199,7 @@ impl MemoryState {
             checks.push_front(check.clone());
             checks.truncate(MAX_CHECKS_PER_SOURCE);
         }
-        for ((seq, body), event) in (commit.first_seq..).zip(bodies).zip(commit.events) {
-            let mut record = StoredRecord {
-                seq,
-                at: commit.at,
-                actor: commit.actor.clone(),
-                body,
-                critical: event.is_critical(),
-                min_version: event.min_version().to_owned(),
-                checksum: None,
-            };
-            record.checksum = Some(record.compute_checksum());
-            self.journal.push(record);
-        }
+        self.journal.extend(records);
         CommitOutcome::Committed
-    }
-
-    /// See [`Store::add_counts`].
-    fn add_counts(&mut self, calls: &[CallCount], lookups: &[CacheCount]) {
-        for increment in calls {
-            let zero = CallCount { calls: 0, errors: 0, ..increment.clone() };
-            let call = self.calls.entry((increment.source.clone(), increment.tool.clone())).or_insert(zero);
-            call.calls += increment.calls;
-            call.errors += increment.errors;
-            call.last_called = call.last_called.max(increment.last_called);
-            // An increment without an error keeps the error of an earlier one.
-            call.last_error = increment.last_error.clone().or(call.last_error.take());
-        }
-        for increment in lookups {
-            let zero = CacheCount { source: increment.source.clone(), hits: 0, misses: 0 };
-            let count = self.cache_counts.entry(increment.source.clone()).or_insert(zero);
-            count.hits += increment.hits;
-            count.misses += increment.misses;
-        }
     }
 }

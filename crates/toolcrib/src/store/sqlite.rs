@@ -2,8 +2,8 @@
 //! that readers never wait for writers. Any number of processes may share the file.
 //!
 //! `synchronous = FULL` on the writing connection makes a commit durable before it is acknowledged; with `NORMAL`, a
-//! power failure loses acknowledged records. Every write transaction begins with `BEGIN IMMEDIATE`, so that what it
-//! reads stays true until its commit.
+//! power failure loses acknowledged records. Every transaction of several statements begins with `BEGIN IMMEDIATE`, so
+//! that what it reads stays true until its commit; a single statement is a transaction by itself.
 
 mod content;
 mod errors;
@@ -237,9 +237,6 @@ impl Store for SqliteStore {
     }
 
     async fn add_counts(&self, calls: &[CallCount], lookups: &[CacheCount]) -> Result<()> {
-        if calls.is_empty() && lookups.is_empty() {
-            return Ok(());
-        }
         with_connection!(self.writer, measurements::add_counts, calls, lookups)
     }
 

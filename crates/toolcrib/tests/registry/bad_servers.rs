@@ -144,7 +144,7 @@ async fn bad_servers_fail_alone_with_a_reason() {
     }
     assert_eq!(cached_tools(&fixture).iter().filter(|tool| tool.starts_with("good__")).count(), 20);
     assert_eq!(output_text(&call(&fixture, "good__echo", json!({"text": "well"})).await.unwrap()), "well");
-    let schema = fixture.tool("no_schema__no_schema").unwrap().input_schema;
+    let schema = fixture.tool("no_schema__no_schema").unwrap().tool.listing.input_schema;
     assert_eq!(schema.get(), r#"{"type":"object"}"#);
     fixture.registry.close().await;
 }

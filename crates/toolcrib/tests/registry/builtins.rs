@@ -157,7 +157,7 @@ async fn builtins_enabled_later_work_and_dangerous_ones_need_consent() {
     assert!(cached_tools(&later).is_empty());
     later.execute(Command::Enable(id("core")), Actor::new("operator")).await.unwrap();
     assert_eq!(output_text(&call(&later, "calculate", json!({"expression": "1+1"})).await.unwrap()), r#"{"result":2}"#);
-    assert_eq!(later.tool("bash").unwrap().policy, Verdict::Ask);
+    assert_eq!(later.tool("bash").unwrap().policy, Some(Verdict::Ask));
     assert_eq!(call(&later, "bash", json!({"command": "true"})).await.unwrap_err().code, Code::Forbidden);
 }
 

@@ -1,4 +1,4 @@
-//! Tools of OpenAPI sources: `tool_detail` has the execution details that lists omit.
+//! Tools of OpenAPI sources: `tool` has the execution details that lists omit.
 
 use serde_json::{Value, json};
 use toolcrib::registry::MissingScheme;
@@ -30,7 +30,7 @@ async fn tool_detail(keys: &str) -> Value {
     let shop = ScriptedSource::new([order_tool()]);
     let fixture = open_yaml(&format!("sources:\n  shop: {{ {keys}, tags: [shop] }}\n"), &[("shop", &shop)]).await;
     fixture.tools(toolcrib::registry::ToolFilter::default()).await.unwrap();
-    let detail = fixture.tool_detail("shop__get_order").unwrap();
+    let detail = fixture.tool("shop__get_order").unwrap();
     let mut json: Value = serde_json::from_str(detail.to_json().unwrap().get()).unwrap();
     json["full_input_schema"] = serde_json::from_str(detail.input_schema().get()).unwrap();
     json

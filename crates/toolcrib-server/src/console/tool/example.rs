@@ -26,10 +26,7 @@ const MAX_ALL_OF_MEMBERS: usize = 50;
 /// Generates the arguments of a tool.
 pub(super) fn example_arguments(schema: &Value) -> Map<String, Value> {
     let mut builder = ExampleBuilder { root: schema, remaining: MAX_EXAMPLE_VALUES };
-    match builder.object(follow_references(schema, schema), 0) {
-        Value::Object(arguments) => arguments,
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Map::new(),
-    }
+    builder.object(follow_references(schema, schema), 0)
 }
 
 /// Generates a value for one property; references are resolved in `root`.
@@ -75,9 +72,11 @@ impl<'a> ExampleBuilder<'a> {
             Some("boolean") => json!(true),
             Some("null") => Value::Null,
             Some("array") => self.array(target, depth),
-            Some("object") => self.object(target, depth),
+            Some("object") => self.object(target, depth).into(),
             Some(_) => json!(example_text(target)),
-            None if target.get("properties").is_some() || target.get("allOf").is_some() => self.object(target, depth),
+            None if target.get("properties").is_some() || target.get("allOf").is_some() => {
+                self.object(target, depth).into()
+            }
             None => match non_null_alternatives(self.root, target).first() {
                 Some(first) => self.value(first, depth + 1),
                 None => json!("…"),
@@ -87,7 +86,7 @@ impl<'a> ExampleBuilder<'a> {
 
     /// Generates an object with the required properties of the schema, its `allOf` members and its first alternative. A
     /// required property without a schema gets an ellipsis.
-    fn object(&mut self, schema: &'a Value, depth: usize) -> Value {
+    fn object(&mut self, schema: &'a Value, depth: usize) -> Map<String, Value> {
         let root = self.root;
         let mut schemas = vec![schema];
         schemas.extend(
@@ -106,7 +105,7 @@ impl<'a> ExampleBuilder<'a> {
         {
             fields.insert("name".into(), self.value(additional, depth + 1));
         }
-        fields.into()
+        fields
     }
 
     /// Generates an array with the minimum number of items, but at least one.

@@ -4,7 +4,7 @@ use maud::{Markup, html};
 use serde_json::{Map, Value, json};
 use toolcrib::catalog::render::{Format, ProjectedTool};
 use toolcrib::core::text::sanitize;
-use toolcrib::registry::ToolDetail;
+use toolcrib::registry::ToolView;
 
 use super::{example, pretty_json};
 use crate::console::page::PageContext;
@@ -19,9 +19,9 @@ const PROVIDER_FORMATS: [(Format, &str); 5] = [
 ];
 
 /// Renders all snippets; `host` is the host and port by which the browser reaches the server.
-pub(super) fn render_snippets(context: &PageContext<'_>, host: &str, detail: &ToolDetail, schema: &Value) -> Markup {
+pub(super) fn render_snippets(context: &PageContext<'_>, host: &str, tool: &ToolView, schema: &Value) -> Markup {
     let view = context.catalog_view();
-    let name = detail.view.name.as_str();
+    let name = tool.name.as_str();
     let tool = view.find(name).ok();
     // The same example in both commands.
     let arguments = example::example_arguments(schema);

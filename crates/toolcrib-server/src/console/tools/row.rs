@@ -1,12 +1,13 @@
 //! One row of the tool list.
 
 use maud::{Markup, html};
-use serde::Deserialize;
+use serde_json::Value;
 use toolcrib::catalog::outline::first_sentence;
 use toolcrib::catalog::{ToolRef, ToolStatus};
 use toolcrib::core::Timestamp;
 use toolcrib::core::policy::Verdict;
 use toolcrib::core::text::sanitize_truncated;
+use toolcrib::core::tool::ToolListing;
 use toolcrib::registry::ToolStats;
 
 use crate::console::activity_list::tool_path;
@@ -37,23 +38,13 @@ pub(in crate::console) struct ListedHints {
     pub(in crate::console) destructive: bool,
 }
 
-/// The hints in MCP annotations. Values of other types than boolean count as false.
-#[derive(Deserialize)]
-struct AnnotationHints {
-    #[serde(rename = "readOnlyHint")]
-    read_only: Option<serde_json::Value>,
-    #[serde(rename = "destructiveHint")]
-    destructive: Option<serde_json::Value>,
-}
-
 impl ListedHints {
-    /// Parses the annotations of a tool.
-    pub(in crate::console) fn parse(annotations: Option<&str>) -> ListedHints {
-        let hints: Option<AnnotationHints> = annotations.and_then(|text| serde_json::from_str(text).ok());
-        let is_true = |value: Option<serde_json::Value>| value.and_then(|value| value.as_bool()).unwrap_or(false);
-        hints
-            .map(|hints| ListedHints { read_only: is_true(hints.read_only), destructive: is_true(hints.destructive) })
-            .unwrap_or_default()
+    /// Parses the annotations of a tool. Values of other types than boolean count as false.
+    pub(in crate::console) fn parse(listing: &ToolListing) -> ListedHints {
+        let annotations = listing.annotations.as_ref().and_then(|raw| serde_json::from_str(raw.get()).ok());
+        let annotations: Value = annotations.unwrap_or_default();
+        let is_true = |key: &str| annotations.get(key).and_then(Value::as_bool).unwrap_or(false);
+        ListedHints { read_only: is_true("readOnlyHint"), destructive: is_true("destructiveHint") }
     }
 
     /// Renders the hints as tags.
@@ -67,27 +58,22 @@ impl ListedHints {
 
 /// Returns the hints of a tool in the catalogue.
 pub(super) fn tool_hints(tool: &ToolRef<'_>) -> ListedHints {
-    let annotations = tool.tool().ok().and_then(|tool| tool.listing.annotations);
-    ListedHints::parse(annotations.as_deref().map(|raw| raw.get()))
+    tool.tool().map(|tool| ListedHints::parse(&tool.listing)).unwrap_or_default()
 }
 
 impl ToolRow {
     /// Collects the data of a row. A tool whose definition cannot be read from the store has its name only.
     pub(super) fn from_tool(tool: &ToolRef<'_>, tokens: Option<u32>, stats: Option<&ToolStats>) -> ToolRow {
-        let listing = tool.tool().ok().map(|tool| tool.listing);
-        // The first sentence has to do; the whole description is on the page of the tool.
-        let summary = listing.as_ref().map(|listing| first_sentence(&listing.description)).unwrap_or_default();
+        let content = tool.tool().ok();
+        let listing = content.as_ref().map(|tool| &tool.listing);
+        let title = listing.and_then(|listing| listing.title.as_deref());
         ToolRow {
             name: tool.name().to_string(),
             source: tool.source().to_string(),
-            title: listing
-                .as_ref()
-                .and_then(|listing| listing.title.as_deref())
-                .map(|title| sanitize_truncated(title, 80)),
-            summary,
-            hints: ListedHints::parse(
-                listing.as_ref().and_then(|listing| listing.annotations.as_deref()).map(|raw| raw.get()),
-            ),
+            title: title.map(|title| sanitize_truncated(title, 80)),
+            // The first sentence has to do; the whole description is on the page of the tool.
+            summary: listing.map(|listing| first_sentence(&listing.description)).unwrap_or_default(),
+            hints: listing.map(ListedHints::parse).unwrap_or_default(),
             verdict: tool.verdict(),
             state: tool.status(),
             tokens,

@@ -5,7 +5,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use toolcrib::catalog::render::{Format, RenderedPage};
-use toolcrib::catalog::{ToolRef, ToolStatus, View};
+use toolcrib::catalog::{ToolRef, View};
 use toolcrib::core::text::sanitize_truncated;
 use toolcrib::{Code, Error, Registry, Result, SourceId};
 
@@ -17,7 +17,8 @@ use crate::rest::query::QueryParams;
 pub(super) const MAX_TOOLS_PER_PAGE: u64 = 1_000;
 /// In a provider's format all tools are the default: the array is meant to be passed on as it is.
 const DEFAULT_TOOLS_PER_PAGE: usize = 100;
-/// Values of the parameter `state`.
+/// Values of the parameter `state`. The catalogue has active and disabled tools only; deprecated ones come from the
+/// inventory. `held`, for approval, is reserved: no tool is in this state yet.
 pub(super) const STATES: [&str; 4] = ["active", "disabled", "deprecated", "held"];
 
 /// Parsed query of a tool list.
@@ -25,22 +26,13 @@ pub(super) const STATES: [&str; 4] = ["active", "disabled", "deprecated", "held"
 pub(super) struct ToolListQuery {
     source: Option<SourceId>,
     format: Format,
-    state: Option<ToolStateFilter>,
+    /// One of [`STATES`].
+    state: Option<&'static str>,
     /// Name of the last tool of the previous page, from the cursor.
     after_name: Option<String>,
     limit: Option<usize>,
     /// The query without the cursor, for the `Link` to the next page.
     base_query: String,
-}
-
-/// Filter by state. The catalogue has active and disabled tools only; removed ones come from the inventory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ToolStateFilter {
-    Active,
-    Disabled,
-    Deprecated,
-    /// Held for approval; reserved, no tool is in this state yet.
-    Held,
 }
 
 impl ToolListQuery {
@@ -54,7 +46,7 @@ impl ToolListQuery {
         Ok(ToolListQuery {
             source: params.source(registry)?,
             format: Format::parse(params.text("format").unwrap_or("json"))?,
-            state: params.text("state").map(ToolStateFilter::parse).transpose()?,
+            state: params.text("state").map(parse_state).transpose()?,
             after_name: params.text("cursor").map(parse_cursor).transpose()?,
             limit: params.number("limit", 1..=MAX_TOOLS_PER_PAGE)?.map(|limit| limit as usize),
             base_query,
@@ -66,7 +58,7 @@ impl ToolListQuery {
         let limit = self.limit.unwrap_or(if self.format == Format::Json { DEFAULT_TOOLS_PER_PAGE } else { usize::MAX });
         let mut scope = ContentScope::for_list(view, self.source.as_ref());
         let page = match (self.state, self.format) {
-            (Some(ToolStateFilter::Deprecated), Format::Json) => {
+            (Some("deprecated"), Format::Json) => {
                 // Removed tools are in the inventory and not in the view.
                 scope = ContentScope::Registry;
                 removed::render_page(registry, self.source.as_ref(), self.after_name.as_deref(), limit)?
@@ -84,33 +76,19 @@ impl ToolListQuery {
         Ok(RenderedBody { body, link: None, scope })
     }
 
-    /// True when a tool of the catalogue passes the filters. Deprecated tools are not in the catalogue.
+    /// True when a tool of the catalogue passes the filters.
     fn matches(&self, tool: &ToolRef<'_>) -> bool {
-        let state_matches = match self.state {
-            None => true,
-            Some(ToolStateFilter::Active) => tool.status() == ToolStatus::Active,
-            Some(ToolStateFilter::Disabled) => tool.status() == ToolStatus::Disabled,
-            Some(ToolStateFilter::Deprecated | ToolStateFilter::Held) => false,
-        };
-        state_matches && self.source.as_ref().is_none_or(|source| source == tool.source())
+        self.state.is_none_or(|state| state == tool.status().as_str())
+            && self.source.as_ref().is_none_or(|source| source == tool.source())
     }
 }
 
-impl ToolStateFilter {
-    /// Fails for an unknown state, with the known ones in the message.
-    fn parse(text: &str) -> Result<ToolStateFilter> {
-        match text {
-            "active" => Ok(ToolStateFilter::Active),
-            "disabled" => Ok(ToolStateFilter::Disabled),
-            "deprecated" => Ok(ToolStateFilter::Deprecated),
-            "held" => Ok(ToolStateFilter::Held),
-            other => {
-                let message =
-                    format!("`state` is one of {}, not `{}`", STATES.join(", "), sanitize_truncated(other, 40));
-                Err(Error::new(Code::BadRequest, message))
-            }
-        }
-    }
+/// Fails for an unknown state, with the known ones in the message.
+fn parse_state(text: &str) -> Result<&'static str> {
+    STATES.into_iter().find(|state| *state == text).ok_or_else(|| {
+        let message = format!("`state` is one of {}, not `{}`", STATES.join(", "), sanitize_truncated(text, 40));
+        Error::new(Code::BadRequest, message)
+    })
 }
 
 /// Wraps the rendered array of tools. Written by hand to avoid parsing the array; the hash and the cursor need no escaping.

@@ -10,7 +10,7 @@ use std::fmt::Display;
 use futures_util::TryStreamExt;
 use serde::Serialize;
 use sqlx::sqlite::SqliteRow;
-use sqlx::{Connection, Row, SqliteConnection};
+use sqlx::{Row, SqliteConnection};
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::manifest::PackedManifest;
 use toolcrib_core::{Source, SourceId};
@@ -20,7 +20,6 @@ use super::errors::is_partial_damage;
 /// Stores a manifest if it is missing, or different because it was damaged.
 pub(super) async fn put_manifest(connection: &mut SqliteConnection, manifest: &PackedManifest) -> sqlx::Result<()> {
     let index = manifest.index_json().map_err(|error| sqlx::Error::Encode(error.into()))?;
-    let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
     sqlx::query(
         "INSERT INTO manifests (fingerprint, idx, body) VALUES (?, ?, ?)
          ON CONFLICT (fingerprint) DO UPDATE SET idx = excluded.idx, body = excluded.body
@@ -29,9 +28,9 @@ pub(super) async fn put_manifest(connection: &mut SqliteConnection, manifest: &P
     .bind(manifest.fingerprint.to_string())
     .bind(index)
     .bind(manifest.body.as_str())
-    .execute(&mut *transaction)
-    .await?;
-    transaction.commit().await
+    .execute(connection)
+    .await
+    .map(drop)
 }
 
 /// Returns the manifests that exist and can be read. Missing fingerprints are not an error; the caller compares.
@@ -88,16 +87,15 @@ pub(super) async fn put_definition(
     name: Fingerprint,
     definition: &Source,
 ) -> sqlx::Result<()> {
-    let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
     sqlx::query(
         "INSERT INTO definitions (name, body) VALUES (?, ?)
          ON CONFLICT (name) DO UPDATE SET body = excluded.body WHERE body <> excluded.body",
     )
     .bind(name.to_string())
     .bind(to_json(definition)?)
-    .execute(&mut *transaction)
-    .await?;
-    transaction.commit().await
+    .execute(connection)
+    .await
+    .map(drop)
 }
 
 /// Returns the definitions that exist and can be read.
@@ -143,13 +141,12 @@ pub(super) async fn remove_definitions(
     source: &SourceId,
     keep: Option<Fingerprint>,
 ) -> sqlx::Result<()> {
-    let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
     sqlx::query("DELETE FROM definitions WHERE json_valid(body) AND json_extract(body, '$.id') = ? AND name <> ?")
         .bind(source.as_str())
         .bind(keep.map(|name| name.to_string()).unwrap_or_default())
-        .execute(&mut *transaction)
-        .await?;
-    transaction.commit().await
+        .execute(connection)
+        .await
+        .map(drop)
 }
 
 /// Serializes a value for a column or a `json_each` parameter.

@@ -1,14 +1,14 @@
 //! The store's file and directory. Only their owner may access them, because definitions may hold literal secrets from
 //! another client's configuration. SQLite gives the log next to the file the same mode.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use toolcrib_core::Result;
 
 use super::errors;
-use crate::private_dir::ensure_private_directory;
+use crate::private_dir::{ensure_private_directory, private_file_options};
 use crate::store::StoreState;
 
 /// Creates the directory and the file if they are missing. Returns the absolute path, because a connection may be
@@ -122,11 +122,7 @@ fn create_file(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error),
     }
-    let mut options = OpenOptions::new();
-    options.write(true).create(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path).map(|_: File| ())
+    private_file_options().create(true).truncate(false).open(path).map(drop)
 }
 
 /// Removes access of group and others, which e.g. a restored copy may have. Failure is ignored: the file may belong to

@@ -11,17 +11,11 @@ use toolcrib_core::{SourceId, Timestamp};
 
 use super::content::to_json;
 use super::errors::is_partial_damage;
-use crate::store::{
-    Commit, CommitOutcome, DiscoveryCheck, MAX_CHECKS_PER_SOURCE, SourceStatus, StoredRecord, compute_checksum,
-};
+use crate::store::{Commit, CommitOutcome, DiscoveryCheck, MAX_CHECKS_PER_SOURCE, SourceStatus, StoredRecord};
 
 /// Number of records read in one statement. Each batch is one JSON text in memory; one with damage is read again row by
 /// row.
 const BATCH_SIZE: usize = 2_000;
-
-/// Inserts a record; used by `commit` and `restore`.
-const INSERT_RECORD: &str =
-    "INSERT INTO journal (seq, at, actor, body, critical, since, checksum) VALUES (?, ?, ?, ?, ?, ?, ?)";
 
 /// Returns records in batches; ends early, without an error, at a damaged page after the first batch. Fails if the
 /// first record after `after` is on a damaged page.
@@ -145,25 +139,26 @@ pub(super) async fn commit(connection: &mut SqliteConnection, commit: &Commit<'_
         }
         write_status(&mut transaction, check, status).await?;
     }
-    // All events of a commit have the same time and actor, and consecutive numbers. The primary key on `seq` is the
-    // last guard against two writers.
-    for (seq, event) in (commit.first_seq..).zip(commit.events) {
-        let body = to_json(event)?;
-        let checksum =
-            compute_checksum(seq, commit.at, commit.actor.as_str(), &body, event.is_critical(), event.min_version());
-        sqlx::query(INSERT_RECORD)
-            .bind(i64::try_from(seq).unwrap_or(i64::MAX))
-            .bind(commit.at.0)
-            .bind(commit.actor.as_str())
-            .bind(body)
-            .bind(event.is_critical())
-            .bind(event.min_version())
-            .bind(checksum)
-            .execute(&mut *transaction)
-            .await?;
+    for record in commit.records().map_err(|error| sqlx::Error::Encode(error.into()))? {
+        insert_record(&mut transaction, &record).await?;
     }
     transaction.commit().await?;
     Ok(CommitOutcome::Committed)
+}
+
+/// Inserts a record. The primary key on `seq` is the last guard against two writers.
+async fn insert_record(connection: &mut SqliteConnection, record: &StoredRecord) -> sqlx::Result<()> {
+    sqlx::query("INSERT INTO journal (seq, at, actor, body, critical, since, checksum) VALUES (?, ?, ?, ?, ?, ?, ?)")
+        .bind(i64::try_from(record.seq).unwrap_or(i64::MAX))
+        .bind(record.at.0)
+        .bind(record.actor.as_str())
+        .bind(&record.body)
+        .bind(record.critical)
+        .bind(&record.min_version)
+        .bind(record.checksum.as_deref())
+        .execute(connection)
+        .await
+        .map(drop)
 }
 
 /// Adds checksums to the records of a version without them. Unreadable records stay without one. Part of the migration,
@@ -193,16 +188,7 @@ pub(super) async fn restore(
 ) -> sqlx::Result<()> {
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
     for record in records {
-        sqlx::query(INSERT_RECORD)
-            .bind(i64::try_from(record.seq).unwrap_or(i64::MAX))
-            .bind(record.at.0)
-            .bind(record.actor.as_str())
-            .bind(&record.body)
-            .bind(record.critical)
-            .bind(&record.min_version)
-            .bind(record.checksum.as_deref())
-            .execute(&mut *transaction)
-            .await?;
+        insert_record(&mut transaction, record).await?;
     }
     // With the old key, the keyed hashes in the journal stay valid.
     if let Some(key) = key {

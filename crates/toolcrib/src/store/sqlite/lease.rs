@@ -63,13 +63,12 @@ pub(super) async fn acquire(
 
 /// Releases the lease of a holder. Does nothing if another holder has taken over.
 pub(super) async fn release(connection: &mut SqliteConnection, source: &SourceId, holder: &str) -> sqlx::Result<()> {
-    let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
     sqlx::query("DELETE FROM leases WHERE source = ? AND holder = ?")
         .bind(source.as_str())
         .bind(holder)
-        .execute(&mut *transaction)
-        .await?;
-    transaction.commit().await
+        .execute(connection)
+        .await
+        .map(drop)
 }
 
 /// Returns the sources that are being discovered, with the remaining time of their leases.

@@ -45,19 +45,16 @@ pub(super) async fn checks(connection: &mut SqliteConnection, source: &SourceId)
 /// Marks the status of a source as stale. Changes one field inside the stored JSON, so a status that another version
 /// wrote keeps its other fields.
 pub(super) async fn invalidate(connection: &mut SqliteConnection, source: &SourceId) -> sqlx::Result<()> {
-    let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
     sqlx::query("UPDATE standings SET body = json_set(body, '$.invalidated', json('true')) WHERE source = ?")
         .bind(source.as_str())
-        .execute(&mut *transaction)
-        .await?;
-    transaction.commit().await
+        .execute(connection)
+        .await
+        .map(drop)
 }
 
 /// Removes the status of a source.
 pub(super) async fn remove_source_status(connection: &mut SqliteConnection, source: &SourceId) -> sqlx::Result<()> {
-    let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
-    sqlx::query("DELETE FROM standings WHERE source = ?").bind(source.as_str()).execute(&mut *transaction).await?;
-    transaction.commit().await
+    sqlx::query("DELETE FROM standings WHERE source = ?").bind(source.as_str()).execute(connection).await.map(drop)
 }
 
 /// Adds increments to the counts. Adds in SQL, because other processes add to the same rows.

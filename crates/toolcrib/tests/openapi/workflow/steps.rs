@@ -69,7 +69,7 @@ async fn outputs_of_a_step_are_inputs_of_another() {
         ]
     );
     let tools = registry.tools(ToolFilter::default()).await.unwrap();
-    let calls = registry.tool_detail("shop__placeOrder").unwrap().calls;
+    let calls = registry.tool("shop__placeOrder").unwrap().usage.unwrap().calls;
     assert_eq!((tools.len(), calls), (5, 1), "a step counts as a call");
 }
 

@@ -8,13 +8,12 @@ use toolcrib::Result;
 use toolcrib::catalog::outline;
 use toolcrib::core::json::{self, escape_pointer_token};
 use toolcrib::core::text::{sanitize, sanitize_truncated};
-use toolcrib::schema::{array_at, follow_references, sole_alternative};
+use toolcrib::schema::{array_at, follow_references, non_null_alternatives, sole_alternative};
 
 use super::attributes::InputAttributes;
 use super::invalid_input;
 use crate::console::form_data::FormData;
 use crate::console::tool::example;
-use crate::console::tool::schema_type::single_type;
 
 /// Maximum number of fields. This and the following limits bound the size of the page, because schemas are untrusted.
 const MAX_FIELDS: usize = 80;
@@ -136,14 +135,10 @@ pub(super) fn build_fields(
         // For the limits on the number of items, which the hint of a list states.
         let items = value_schema.get("items").map_or(&Value::Null, |items| follow_references(root, items));
         let type_name = single_type(root, target);
-        let note = match &kind {
-            FieldKind::Text(_) => keyword("format").or_else(|| value_schema.get("format")).and_then(Value::as_str),
-            FieldKind::Json => type_name,
-            FieldKind::Number
-            | FieldKind::Boolean
-            | FieldKind::Choice(_)
-            | FieldKind::Lines(_)
-            | FieldKind::Group(_) => None,
+        let note = if let FieldKind::Text(_) = &kind {
+            keyword("format").or_else(|| value_schema.get("format")).and_then(Value::as_str)
+        } else {
+            type_name.filter(|_| matches!(kind, FieldKind::Json))
         };
         fields.push(FormField {
             index,
@@ -200,6 +195,26 @@ fn field_kind(root: &Value, schema: &Value, path: &str, depth: usize, count: &mu
     }
 }
 
+/// Returns the only type besides `null` that a schema allows; `None` if there are several. Looks at `type`, else at the
+/// types of the alternatives (`anyOf`, `oneOf`).
+fn single_type<'a>(root: &'a Value, schema: &'a Value) -> Option<&'a str> {
+    let mut names: Vec<&str> = match schema.get("type") {
+        Some(Value::String(name)) => vec![name],
+        Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).collect(),
+        _ => non_null_alternatives(root, schema)
+            .iter()
+            .filter_map(|alternative| alternative.get("type")?.as_str())
+            .collect(),
+    };
+    names.retain(|name| *name != "null");
+    names.dedup();
+    match names[..] {
+        // Alternatives that are objects or arrays differ in their properties, which a common type does not tell.
+        [only] if schema.get("type").is_some() || !matches!(only, "object" | "array") => Some(only),
+        _ => None,
+    }
+}
+
 /// True when a value takes at most `max` bytes as JSON. Stops serialising shortly after the limit.
 fn fits_within(value: &Value, max: usize) -> bool {
     json::truncated_json(value, max + 4).len() <= max
@@ -227,25 +242,13 @@ fn text_size(name: &str, description: &str, schema: &Value) -> TextSize {
 fn find_placeholder(root: &Value, property: &Value, target: &Value, kind: &FieldKind) -> Option<String> {
     let example =
         property.get("example").or_else(|| target.get("example")).or_else(|| array_at(target, "examples").first());
-    let generated = || match kind {
-        FieldKind::Json if single_type(root, target).is_some() => {
-            Some(example::example_value(root, property).to_string())
-        }
-        FieldKind::Text(_) if target.get("format").and_then(Value::as_str) == Some("date-time") => {
-            example::example_value(root, property).as_str().map(str::to_owned)
-        }
-        FieldKind::Text(_)
-        | FieldKind::Number
-        | FieldKind::Boolean
-        | FieldKind::Choice(_)
-        | FieldKind::Lines(_)
-        | FieldKind::Group(_)
-        | FieldKind::Json => None,
-    };
-    example
-        .filter(|value| fits_within(value, MAX_DEFAULT_LEN))
-        .map(|value| to_input_text(value, kind))
-        .or_else(generated)
+    if let Some(example) = example.filter(|value| fits_within(value, MAX_DEFAULT_LEN)) {
+        return Some(to_input_text(example, kind));
+    }
+    let is_timestamp = target.get("format").and_then(Value::as_str) == Some("date-time");
+    let needs_example = (matches!(kind, FieldKind::Json) && single_type(root, target).is_some())
+        || (matches!(kind, FieldKind::Text(_)) && is_timestamp);
+    needs_example.then(|| to_input_text(&example::example_value(root, property), kind))
 }
 
 /// Converts a value to the text that a user would enter for it.
@@ -334,17 +337,10 @@ impl FormField {
 
     /// True when the submitted text differs from the default.
     fn is_changed(&self, form_data: &FormData) -> bool {
-        match &self.kind {
-            FieldKind::Group(fields) => fields.iter().any(|field| field.is_changed(form_data)),
-            FieldKind::Text(_)
-            | FieldKind::Number
-            | FieldKind::Boolean
-            | FieldKind::Choice(_)
-            | FieldKind::Lines(_)
-            | FieldKind::Json => {
-                self.submitted_text(form_data) != self.default.as_deref().map(sanitize).unwrap_or_default()
-            }
+        if let FieldKind::Group(fields) = &self.kind {
+            return fields.iter().any(|field| field.is_changed(form_data));
         }
+        self.submitted_text(form_data) != self.default.as_deref().map(sanitize).unwrap_or_default()
     }
 }
 

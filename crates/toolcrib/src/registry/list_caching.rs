@@ -1,4 +1,5 @@
-//! Version of the sources' state, so that caches know when a list of sources is outdated.
+//! How long lists may be cached: the version of the sources' state, with which a cached list of sources is compared, and
+//! the hints of sources for the merged tool list.
 //!
 //! A list of sources depends on more than the journal: on the age of tool lists, on leases that end by time, and on
 //! connections and breakers of this process. Comparing two `SourcesVersion`s would not do, because time passes without
@@ -24,6 +25,15 @@ pub struct SourcesVersion {
     valid_until: Timestamp,
     /// End of the first discovery lease, if one is held: a source then stops being shown as discovering.
     first_lease_end: Option<Instant>,
+}
+
+/// Time for which the merged list may be cached, and whether it may be shared between callers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ListHints {
+    /// The shortest time that any source gives; `None` if no source gives one.
+    pub ttl_ms: Option<u64>,
+    /// Whether any source says that its list must not be shared between callers.
+    pub private: bool,
 }
 
 impl Sources<'_> {
@@ -53,5 +63,17 @@ impl Sources<'_> {
             && now < version.valid_until
             && version.first_lease_end.is_none_or(|end| Instant::now() < end)
             && self.registry.state.connectors.slot_statuses() == version.slot_statuses
+    }
+
+    /// Returns the combined hints of all enabled sources. They do not affect when a source is refreshed; its `ttl`
+    /// setting does.
+    pub fn list_hints(&self) -> ListHints {
+        let snapshot = self.registry.state.snapshot();
+        let enabled = snapshot.inventory.sources().filter(|(id, state)| snapshot.environment.is_enabled(id, state));
+        let statuses = enabled.filter_map(|(id, _)| snapshot.statuses.get(id));
+        statuses.fold(ListHints::default(), |hints, status| ListHints {
+            ttl_ms: hints.ttl_ms.into_iter().chain(status.hint_ttl_ms.filter(|ttl| *ttl > 0)).min(),
+            private: hints.private || status.private,
+        })
     }
 }

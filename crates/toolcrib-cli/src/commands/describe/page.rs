@@ -1,0 +1,231 @@
+//! The page that `describe` prints for a tool, as it is or as it was.
+//!
+//! A past tool has no policy and no counts: only the tool list has a history. Everything that a source wrote is
+//! sanitised and truncated, because it goes to a terminal.
+
+use serde_json::Value;
+use toolcrib::catalog::ToolStatus;
+use toolcrib::core::Timestamp;
+use toolcrib::core::policy::Verdict;
+use toolcrib::core::text::{sanitize, sanitize_truncated};
+use toolcrib::core::tool::ToolNote;
+use toolcrib::registry::{ExecutionView, ToolView};
+
+use super::arguments::{render_arguments, wrap_line};
+use crate::color;
+use crate::commands::sources::format_ago;
+use crate::pretty_json::pretty_print;
+
+/// Labelled facts, one per line; those with an empty value are left out.
+type Rows = Vec<(&'static str, String)>;
+
+/// Renders the page of a tool; `full` adds the complete schemas and the definition.
+pub(crate) fn render_tool(view: &ToolView, full: bool) -> String {
+    let listing = &view.tool.listing;
+    // Name and title.
+    let mut text = color::bold(view.name.as_str());
+    if let Some(title) = &listing.title {
+        text.push_str(&format!(" — {}", sanitize_truncated(title, 120)));
+    }
+    text.push('\n');
+    // Facts, labels padded to ten columns.
+    let rows = match view.at {
+        Some(at) => past_rows(view, at),
+        None => present_rows(view),
+    };
+    for (label, value) in rows.iter().filter(|(_, value)| !value.is_empty()) {
+        text.push_str(&format!("  {}{value}\n", color::dim(&format!("{label:<10}"))));
+    }
+    // Description, wrapped.
+    let description: Vec<String> =
+        sanitize(&listing.description).lines().map(|line| wrap_line(line, 2).join("\n")).collect();
+    text.push_str(&format!("\n{}\n", indent(&description.join("\n"), "  ")));
+    // Arguments, from the schema.
+    let schema = if full { view.input_schema() } else { &listing.input_schema };
+    let schema: Value = serde_json::from_str(schema.get()).unwrap_or_default();
+    text.push_str(&format!("\n  {}\n", color::bold("Arguments")));
+    text.push_str(&render_arguments(&schema, view.tool.notes.contains(&ToolNote::NoSchema)));
+    let notes: Vec<String> = page_notes(view, full).iter().map(|note| format!("  note: {note}\n")).collect();
+    if !notes.is_empty() {
+        text.push_str(&format!("\n{}", notes.concat()));
+    }
+    let sections = if full { json_sections(view).into() } else { Vec::new() };
+    for (title, raw) in sections {
+        let raw = raw.as_ref().map_or_else(|| "none".to_owned(), |raw| sanitize(&pretty_print(raw)));
+        text.push_str(&format!("\n  {}\n{}\n", color::bold(title), indent(&raw, "    ")));
+    }
+    text
+}
+
+/// Remarks on the tool, and on what the page leaves out without `full`.
+fn page_notes(view: &ToolView, full: bool) -> Vec<String> {
+    let mut notes = view.notes();
+    if !full && view.at.is_none() && view.tool.notes.contains(&ToolNote::TextCleaned) {
+        notes.push("`--full` has the text as the source gave it".to_owned());
+    }
+    if !full && view.is_pruned() {
+        notes.push("deeply nested parts are omitted here; `--full` shows them".to_owned());
+    }
+    notes
+}
+
+/// Complete schemas, and the execution spec or the definition as the source sent it; `None` is shown as "none".
+fn json_sections(view: &ToolView) -> [(&'static str, Option<String>); 3] {
+    let last = match &view.execution_spec {
+        // For an API operation the execution spec says more than the generated definition.
+        Some(spec) if view.at.is_none() => ("Execution", serde_json::to_string(&spec.execution).ok()),
+        Some(_) | None => ("As the source gave it", serde_json::to_string(&view.tool.to_offered_fields()).ok()),
+    };
+    [
+        ("Input schema", Some(view.input_schema().get().to_owned())),
+        ("Output schema", view.output_schema().map(|raw| raw.get().to_owned())),
+        last,
+    ]
+}
+
+/// Facts about a tool at a time in the past.
+fn past_rows(view: &ToolView, at: Timestamp) -> Rows {
+    vec![
+        ("source", format!("{}, as it was at {at}", view.source)),
+        ("since", view.history.updated_at.to_string()),
+        ("hints", annotation_hints(view)),
+        ("request", request_line(&view.execution())),
+    ]
+}
+
+/// Facts about a current tool.
+fn present_rows(view: &ToolView) -> Rows {
+    // The original name differs from the listed name if characters had to be replaced.
+    let original_name = sanitize(&view.tool.name);
+    // A name that is only prefixed needs no explanation.
+    let renamed_from = if view.name.as_str().ends_with(&original_name) {
+        String::new()
+    } else {
+        format!(", which calls it `{original_name}`")
+    };
+    let execution = view.execution();
+    let mode_row = match execution.mode {
+        "async_poll" => ("result", "asynchronous: polled until it is ready".to_owned()),
+        "workflow" => ("steps", "several, run in sequence".to_owned()),
+        _ => ("", String::new()),
+    };
+    // Security alternatives of the OpenAPI document: one of them suffices, each may need several schemes.
+    let alternatives = execution.security.iter().map(|schemes| {
+        if schemes.is_empty() {
+            "none".to_owned()
+        } else {
+            schemes.keys().map(String::as_str).collect::<Vec<_>>().join(" and ")
+        }
+    });
+    let auth = alternatives.collect::<Vec<_>>().join(", or ");
+    let status = if view.is_deprecated() { "deprecated by its source" } else { "" };
+    vec![
+        ("source", format!("{} ({}){renamed_from}", view.source, view.kind)),
+        ("policy", policy_text(view)),
+        ("hints", annotation_hints(view)),
+        ("request", request_line(&execution)),
+        ("address", sanitize_truncated(execution.url_template.as_deref().unwrap_or_default(), 300)),
+        mode_row,
+        ("auth", sanitize_truncated(&auth, 200)),
+        ("status", status.to_owned()),
+        ("tags", sanitize_truncated(&view.tags().join(", "), 200)),
+        ("calls", call_summary(view)),
+    ]
+}
+
+/// Returns method and path of the request that a call sends; empty if it sends none.
+fn request_line(execution: &ExecutionView) -> String {
+    let request = execution.method.as_ref().zip(execution.path.as_ref());
+    request.map(|(method, path)| sanitize_truncated(&format!("{method} {path}"), 200)).unwrap_or_default()
+}
+
+/// Policy and state; for a disabled tool the command that enables it.
+fn policy_text(view: &ToolView) -> String {
+    let policy = view.policy.map_or("", Verdict::as_str);
+    match view.state() {
+        ToolStatus::Active => format!("{policy}, {}", view.state().as_str()),
+        ToolStatus::Disabled => format!("{policy}, but disabled; `toolcrib enable {}` enables it", view.name),
+    }
+}
+
+/// Returns the MCP annotations that the source sent, in words. Absent annotations are not shown, although the protocol
+/// has defaults for them. Values that are not booleans, such as `"yes"`, are ignored.
+fn annotation_hints(view: &ToolView) -> String {
+    let annotations = view.tool.listing.annotations.as_ref();
+    let annotations: Value = annotations.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
+    let value = |name: &str| annotations.get(name).and_then(Value::as_bool);
+    let hints = [
+        (value("readOnlyHint"), "read-only", "not read-only"),
+        (value("destructiveHint"), "destructive", "not destructive"),
+        (value("idempotentHint"), "idempotent", "not idempotent"),
+        (value("openWorldHint"), "open world", "closed world"),
+    ];
+    let words = hints.into_iter().filter_map(|(value, yes, no)| value.map(|value| if value { yes } else { no }));
+    words.collect::<Vec<_>>().join(", ")
+}
+
+/// Number of calls and failures, with the time of the last call and the last error; empty before the first call.
+fn call_summary(view: &ToolView) -> String {
+    let Some(usage) = &view.usage else { return String::new() };
+    let Some(last) = usage.last_called else { return String::new() };
+    let mut text = format!("{}, {} failed, the last {}", usage.calls, usage.errors, format_ago(last));
+    if let Some(failure) = &usage.last_error {
+        text.push_str(&format!("; last error: {}", sanitize_truncated(&failure.message, 200)));
+    }
+    text
+}
+
+/// Indents every line; drops trailing spaces.
+fn indent(text: &str, by: &str) -> String {
+    let lines: Vec<String> = text.lines().map(|line| format!("{by}{line}").trim_end().to_owned()).collect();
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use serde_json::json;
+    use serde_json::value::to_raw_value;
+    use toolcrib::config::Config;
+    use toolcrib::{Registry, RegistryOptions, SourceId};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn an_api_operation_shows_its_request() {
+        let text = "sources: { shop: { openapi: shop.yaml } }";
+        let config = Config::read(text, "toolcrib.yaml", Path::new("/p")).unwrap();
+        let registry = Registry::open(config, RegistryOptions::default()).await.unwrap();
+        let needed = json!({ "scheme": "token", "kind": "bearer" });
+        let operation = json!({
+            "mode": "async_poll",
+            "operation": { "method": "POST", "server": "https://x", "path": "/reports", "security": [[needed], []] },
+            "poll": { "url": "/r", "status": "/s", "done": ["d"] },
+        });
+        let whole = json!({ "type": "object", "properties": { "deep": { "type": "string" } } });
+        let backing = json!({
+            "execution": operation, "tags": ["reports"], "deprecated": true, "input_schema": whole,
+            "output_schema": { "title": "a report" },
+        });
+        let tool = json!({
+            "name": "report", "description": "Reports", "inputSchema": { "type": "object" },
+            "x-toolcrib-backing": backing,
+        });
+        let id = SourceId::parse("shop").unwrap();
+        registry.sources().record_tools(&id, vec![to_raw_value(&tool).unwrap()]).await.unwrap();
+        let view = registry.tool("shop__report").unwrap();
+        registry.close().await;
+        let expected = "shop__report\n  source    shop (openapi)\n  policy    allow, active\n  request   POST /reports\n  \
+                        address   https://x/reports\n  result    asynchronous: polled until it is ready\n  \
+                        auth      token, or none\n  status    deprecated by its source\n  \
+                        tags      reports\n\n  Reports\n\n  Arguments\n    none\n\n  \
+                        note: deeply nested parts are omitted here; `--full` shows them\n";
+        assert_eq!(console::strip_ansi_codes(&render_tool(&view, false)), expected);
+        let full = render_tool(&view, true);
+        for expected_part in ["deep  string", "Output schema", "a report", "Execution", "\"status\": \"/s\""] {
+            assert!(full.contains(expected_part), "{expected_part}\n{full}");
+        }
+        assert!(!full.contains("omitted here"), "{full}");
+    }
+}

@@ -1,0 +1,229 @@
+//! [`ToolView`]: one tool with everything that is known of it, now or at a time in the past.
+//!
+//! Lists omit what most readers do not need: output schemas, parts of large input schemas, statistics, execution. The
+//! JSON of a current tool starts with exactly the fields of its list entry and adds to them, so a client can replace an
+//! entry by its detail.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::value::{RawValue, to_raw_value};
+use toolcrib_catalog::render::push_json;
+use toolcrib_catalog::{Segment, SegmentEntry, ToolRef, ToolStatus};
+use toolcrib_config::show::mask_url;
+use toolcrib_core::execution::{ExecutionSpec, SecurityRequirement};
+use toolcrib_core::fingerprint::Fingerprint;
+use toolcrib_core::inventory::ToolState;
+use toolcrib_core::json::RawFields;
+use toolcrib_core::policy::Verdict;
+use toolcrib_core::source::{OpenApiSource, SourceKind};
+use toolcrib_core::tool::{ToolListing, ToolName};
+use toolcrib_core::{Code, Result, ResultExt, Source, SourceId, Timestamp, Tool};
+use toolcrib_schema::Validator;
+
+use super::api_requirements::server_url;
+use crate::store::CallCount;
+
+/// A tool, copied out of the catalogue or out of a tool list of the past.
+#[derive(Debug, Clone)]
+pub struct ToolView {
+    /// Name that agents use.
+    pub name: ToolName,
+    pub source: SourceId,
+    /// Kind of the source: `mcp`, `openapi`, `workflow` or `builtin`.
+    pub kind: String,
+    /// The tool as its source describes it: its own name, texts, listed schemas, annotations, notes.
+    pub tool: Tool,
+    /// Execution specification, for tools that are not simply forwarded.
+    pub execution_spec: Option<ExecutionSpec>,
+    pub fingerprint: Fingerprint,
+    /// When the tool was first seen and last changed, and whether it is disabled.
+    pub history: ToolState,
+    /// The time in the past that is shown; `None` for the present.
+    pub at: Option<Timestamp>,
+    /// `None` in the past, because rules have no history.
+    pub policy: Option<Verdict>,
+    /// Calls so far; `None` in the past.
+    pub usage: Option<CallCount>,
+    /// Current declaration of the source; `None` in the past and for tools of the host program.
+    declaration: Option<Arc<Source>>,
+    /// The entry in lists; empty in the past.
+    list_entry: String,
+}
+
+/// Execution of calls, for display.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct ExecutionView {
+    /// `mcp_call`, `builtin`, or the mode of an execution specification.
+    pub mode: &'static str,
+    pub method: Option<String>,
+    pub path: Option<String>,
+    pub url_template: Option<String>,
+    /// Alternative security requirements of an operation, each a map from scheme to scopes.
+    pub security: Vec<BTreeMap<String, Vec<String>>>,
+}
+
+impl ToolView {
+    /// Copies a tool out of the catalogue. `declaration` is that of its source.
+    pub(super) fn from_catalog(
+        tool: &ToolRef<'_>,
+        declaration: Option<Arc<Source>>,
+        usage: CallCount,
+    ) -> Result<ToolView> {
+        let catalog_source = tool.catalog_source;
+        let kind = &catalog_source.options.kind;
+        let copied = ToolView::copy(&catalog_source.segment, tool.entry, kind, tool.inventory_state())?;
+        // The same JSON as in lists, so that fields agree.
+        let mut list_entry = String::new();
+        push_json(tool, &mut list_entry);
+        Ok(ToolView { policy: Some(tool.verdict()), usage: Some(usage), declaration, list_entry, ..copied })
+    }
+
+    /// Copies a tool out of a tool list of the past.
+    pub(super) fn from_past(
+        segment: &Segment,
+        entry: &SegmentEntry,
+        kind: &str,
+        history: ToolState,
+        at: Timestamp,
+    ) -> Result<ToolView> {
+        Ok(ToolView { at: Some(at), ..ToolView::copy(segment, entry, kind, history)? })
+    }
+
+    /// Copies what present and past have in common.
+    fn copy(segment: &Segment, entry: &SegmentEntry, kind: &str, history: ToolState) -> Result<ToolView> {
+        let tool = segment.tool(entry)?;
+        // As in `ToolRef::execution_spec`: what an MCP server sends in this field is untrusted and ignored.
+        let has_spec = matches!(kind, "openapi" | "workflow");
+        let spec = if has_spec { tool.parse_execution_spec() } else { None };
+        Ok(ToolView {
+            name: entry.name.clone(),
+            source: segment.source().clone(),
+            kind: kind.to_owned(),
+            execution_spec: spec.map(ExecutionSpec::sanitized),
+            tool,
+            fingerprint: segment.packed_tool(entry).fingerprint,
+            history,
+            at: None,
+            policy: None,
+            usage: None,
+            declaration: None,
+            list_entry: String::new(),
+        })
+    }
+
+    /// Whether the tool is enabled.
+    pub fn state(&self) -> ToolStatus {
+        if self.history.disabled { ToolStatus::Disabled } else { ToolStatus::Active }
+    }
+
+    /// Whether the source marks the tool as deprecated.
+    pub fn is_deprecated(&self) -> bool {
+        self.execution_spec.as_ref().is_some_and(|spec| spec.deprecated)
+    }
+
+    /// Whether lists show only a part of the input schema.
+    pub fn is_pruned(&self) -> bool {
+        self.execution_spec.as_ref().is_some_and(|spec| spec.input_schema.is_some())
+    }
+
+    /// Returns the input schema, complete even where lists have it pruned.
+    pub fn input_schema(&self) -> &RawValue {
+        let complete = self.execution_spec.as_ref().and_then(|spec| spec.input_schema.as_deref());
+        complete.unwrap_or(&self.tool.listing.input_schema)
+    }
+
+    /// Returns the output schema, which lists may omit.
+    pub fn output_schema(&self) -> Option<&RawValue> {
+        let from_spec = || self.execution_spec.as_ref().and_then(|spec| spec.output_schema.as_deref());
+        self.tool.output_schema.as_deref().or_else(from_spec)
+    }
+
+    /// Returns the tags of the source, then those of the tool, without duplicates.
+    pub fn tags(&self) -> Vec<String> {
+        let mut tags = self.declaration.as_ref().map(|source| source.settings.tags.clone()).unwrap_or_default();
+        let own = self.execution_spec.iter().flat_map(|spec| &spec.tags);
+        let own: Vec<String> = own.filter(|tag| !tags.contains(tag)).cloned().collect();
+        tags.extend(own);
+        tags
+    }
+
+    /// Returns the changes that made the tool usable; for a current tool, also why its arguments are not validated, if
+    /// so.
+    pub fn notes(&self) -> Vec<String> {
+        let mut notes: Vec<String> = self.tool.notes.iter().map(|note| note.text().to_owned()).collect();
+        if self.at.is_none() {
+            notes.extend(Validator::new(self.input_schema().to_owned().into()).note());
+        }
+        notes
+    }
+
+    /// Describes how calls are executed. The `base_url` of the declaration replaces the server of the document.
+    pub fn execution(&self) -> ExecutionView {
+        let Some(spec) = &self.execution_spec else {
+            let mode = if self.kind == "builtin" { "builtin" } else { "mcp_call" };
+            return ExecutionView { mode, ..ExecutionView::default() };
+        };
+        let execution = ExecutionView { mode: spec.execution.mode(), ..ExecutionView::default() };
+        let Some(operation) = spec.execution.operation() else { return execution };
+        let undeclared = OpenApiSource::default();
+        let declared = self.declaration.as_ref().map(|source| &source.kind);
+        let openapi = if let Some(SourceKind::OpenApi(openapi)) = declared { openapi } else { &undeclared };
+        let scopes = |requirement: &SecurityRequirement| (requirement.scheme.clone(), requirement.scopes.clone());
+        ExecutionView {
+            method: Some(operation.method.clone()),
+            path: Some(operation.path.clone()),
+            url_template: Some(mask_url(&format!("{}{}", server_url(openapi, operation), operation.path))),
+            security: operation.security.iter().map(|schemes| schemes.iter().map(scopes).collect()).collect(),
+            ..execution
+        }
+    }
+
+    /// Returns the tool as JSON. At present: the list entry, whose keys keep their order, with output schema, execution
+    /// and counts added. In the past: the fields that have a history, and the definition as the source offered it.
+    pub fn to_json(&self) -> Result<Box<RawValue>> {
+        let fields = match self.at {
+            Some(at) => self.past_fields(at),
+            None => self.present_fields(),
+        };
+        fields.and_then(|fields| to_raw_value(&fields)).context(Code::Internal, "write a tool as JSON")
+    }
+
+    fn present_fields(&self) -> serde_json::Result<RawFields> {
+        let mut fields: RawFields = serde_json::from_str(&self.list_entry)?;
+        fields.insert("tags", to_raw_value(&self.tags())?);
+        fields.insert("output_schema", to_raw_value(&self.output_schema())?);
+        fields.insert("execution", to_raw_value(&self.execution())?);
+        fields.insert("notes", to_raw_value(&self.notes())?);
+        if self.is_deprecated() {
+            fields.insert("deprecated", to_raw_value(&true)?);
+        }
+        if let Some(usage) = &self.usage {
+            fields.insert("calls", to_raw_value(&usage.calls)?);
+            fields.insert("errors", to_raw_value(&usage.errors)?);
+            fields.insert("last_called", to_raw_value(&usage.last_called)?);
+            fields.insert("last_error", to_raw_value(&usage.last_error)?);
+        }
+        Ok(fields)
+    }
+
+    fn past_fields(&self, at: Timestamp) -> serde_json::Result<RawFields> {
+        let ToolListing { title, description, input_schema, annotations } = &self.tool.listing;
+        let mut fields = RawFields::default();
+        fields.insert("id", to_raw_value(&format!("{}:{}", self.source, self.tool.name))?);
+        fields.insert("name", to_raw_value(&self.name)?);
+        fields.insert("source", to_raw_value(&self.source)?);
+        fields.insert("original_name", to_raw_value(&self.tool.name)?);
+        fields.insert("title", to_raw_value(title)?);
+        fields.insert("description", to_raw_value(description)?);
+        fields.insert("input_schema", input_schema.clone());
+        fields.insert("output_schema", to_raw_value(&self.tool.output_schema)?);
+        fields.insert("annotations", to_raw_value(annotations)?);
+        fields.insert("fingerprint", to_raw_value(&self.fingerprint)?);
+        fields.insert("at", to_raw_value(&at)?);
+        fields.insert("updated_at", to_raw_value(&self.history.updated_at)?);
+        fields.insert("definition", to_raw_value(&self.tool.to_offered_fields())?);
+        Ok(fields)
+    }
+}
