@@ -8,6 +8,8 @@ use std::path::PathBuf;
 
 use clap::error::Error as UsageError;
 use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use serde::Serialize;
+use toolcrib::Result;
 
 use crate::discovery_wait::InterruptibleWait;
 use crate::output;
@@ -21,18 +23,24 @@ const MAX_HELP_WIDTH: usize = 98;
 #[derive(Debug, Parser)]
 #[command(name = "toolcrib", version, propagate_version = true, disable_help_subcommand = true)]
 #[command(max_term_width = MAX_HELP_WIDTH)]
-#[command(after_help = "Examples:
-  toolcrib demo                                  a guided tour that needs no configuration
+#[command(after_help = format!("Examples:{DEMO_EXAMPLE}
   toolcrib add time -- uvx mcp-server-time       declare a server and discover its tools
   toolcrib tools                                 every tool, from the cache
   toolcrib search create an issue                the tools for a task
-  toolcrib call time__get_current_time timezone=UTC")]
+  toolcrib call time__get_current_time timezone=UTC"))]
 pub(crate) struct Arguments {
     #[command(flatten)]
     pub(crate) common: CommonArguments,
     #[command(subcommand)]
     pub(crate) command: CliCommand,
 }
+
+/// The example of a command that not every build has.
+#[cfg(feature = "demo")]
+const DEMO_EXAMPLE: &str =
+    "\n  toolcrib demo                                  a guided tour that needs no configuration";
+#[cfg(not(feature = "demo"))]
+const DEMO_EXAMPLE: &str = "";
 
 /// Options that every command accepts, and per-run state that travels with them.
 #[derive(Debug, Clone, Args)]
@@ -65,6 +73,11 @@ pub(crate) struct CommonArguments {
 }
 
 impl CommonArguments {
+    /// Prints a result: with `--json` the value, else the text.
+    pub(crate) fn print(&self, value: &impl Serialize, text: impl FnOnce() -> String) -> Result<()> {
+        if self.json { output::print_json(value) } else { output::print_line(&text()) }
+    }
+
     /// Prints a hint or warning to stderr, unless `--quiet` is given.
     pub(crate) fn hint(&self, text: &str) {
         if !self.quiet {
@@ -91,8 +104,16 @@ pub(crate) enum CliCommand {
     Import(crate::commands::import::Arguments),
     Add(Box<crate::commands::add::Arguments>),
     Remove(crate::commands::remove::Arguments),
-    Enable(crate::commands::enable::EnableArguments),
-    Disable(crate::commands::enable::DisableArguments),
+    /// Enable sources or single tools
+    #[command(
+        after_help = "Examples:\n  toolcrib enable github\n  toolcrib enable github__delete_repository files/write_file"
+    )]
+    Enable(crate::commands::enable::Arguments),
+    /// Disable sources or single tools: agents no longer see them, but they stay declared
+    #[command(
+        after_help = "Examples:\n  toolcrib disable github\n  toolcrib disable github__delete_repository files/write_file"
+    )]
+    Disable(crate::commands::enable::Arguments),
     Invalidate(crate::commands::invalidate::Arguments),
     Config(crate::commands::config::Arguments),
     Export(crate::commands::export::Arguments),
@@ -108,10 +129,12 @@ pub(crate) enum CliCommand {
     Doctor(crate::commands::doctor::Arguments),
     Eval(crate::commands::eval::Arguments),
     Token(crate::commands::token::Arguments),
+    #[cfg(feature = "demo")]
     Demo(crate::commands::demo::Arguments),
 }
 
-/// The commands as `toolcrib --help` groups them. A test checks that every visible command is in exactly one group.
+/// The commands as `toolcrib --help` groups them; a command that this build does not have is skipped. A test checks that
+/// every visible command is in exactly one group.
 const COMMAND_GROUPS: [(&str, &[&str]); 5] = [
     ("Use", &["tools", "search", "describe", "call", "context"]),
     ("Sources", &["sources", "add", "remove", "enable", "disable", "refresh", "invalidate", "import"]),
@@ -164,8 +187,11 @@ impl CliCommand {
     /// signals itself, uses all cores, logs all warnings, and has no trace of its own, because its requests belong to
     /// the traces of their clients.
     pub(crate) fn is_long_running(&self) -> bool {
+        #[cfg(feature = "demo")]
+        if let CliCommand::Demo(arguments) = self {
+            return arguments.is_long_running();
+        }
         matches!(self, CliCommand::Serve(_) | CliCommand::Mcp(_))
-            || matches!(self, CliCommand::Demo(arguments) if arguments.is_long_running())
     }
 }
 
@@ -179,6 +205,7 @@ mod tests {
         let mut visible: Vec<&str> =
             command.get_subcommands().filter(|command| !command.is_hide_set()).map(clap::Command::get_name).collect();
         let mut grouped: Vec<&str> = COMMAND_GROUPS.iter().flat_map(|(_, names)| *names).copied().collect();
+        grouped.retain(|name| *name != "demo" || cfg!(feature = "demo"));
         visible.sort_unstable();
         grouped.sort_unstable();
         assert_eq!(grouped, visible);

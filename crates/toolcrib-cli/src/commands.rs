@@ -2,14 +2,15 @@
 //!
 //! Most commands have the same shape: open a [`CliSession`](crate::session::CliSession), do the work with its
 //! registry, print, and close the session, which ends servers and writes counts. After an early error the session is
-//! dropped instead, which ends the servers too. Failures that the command prints itself end in `CommandOutcome::Failure`; everything else is an error with a
-//! code.
+//! dropped instead, which ends the servers too. Failures that the command prints itself end in
+//! `CommandOutcome::Failure`; everything else is an error with a code.
 
 pub(crate) mod add;
 pub(crate) mod call;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod context;
+#[cfg(feature = "demo")]
 pub(crate) mod demo;
 pub(crate) mod describe;
 pub(crate) mod diff;
@@ -39,6 +40,7 @@ pub(crate) mod verify;
 use std::pin::Pin;
 
 use toolcrib::Result;
+use toolcrib::registry::EnabledState;
 use tracing::Instrument;
 
 use crate::arguments::{Arguments, CliCommand, CommonArguments};
@@ -49,85 +51,55 @@ use crate::telemetry::Telemetry;
 /// Runs the command within its tracing span, and exports its telemetry afterwards.
 pub(crate) async fn run(arguments: Arguments) -> Result<CommandOutcome> {
     let Arguments { common, command } = arguments;
-    let name = command.name();
-    let (telemetry, command_span) = Telemetry::start(name, command.is_long_running());
-    let span = log::command_span(name, telemetry.trace.as_ref());
+    let (telemetry, command_span) = Telemetry::start(command.is_long_running());
     let common = &CommonArguments { telemetry, ..common };
-    // One boxed future per command: as one `async` block, the futures of all commands would share a state machine as large
-    // as the largest, and the compiler would build it in one piece.
-    let work: Pin<Box<dyn Future<Output = Result<CommandOutcome>>>> = match command {
-        CliCommand::Serve(arguments) => Box::pin(serve::run(common, arguments)),
-        CliCommand::Mcp(arguments) => Box::pin(mcp::run(common, arguments)),
-        CliCommand::Sources(arguments) => Box::pin(sources::run(common, arguments)),
-        CliCommand::Tools(arguments) => Box::pin(tools::run(common, arguments)),
-        CliCommand::Search(arguments) => Box::pin(search::run(common, arguments)),
-        CliCommand::Describe(arguments) => Box::pin(describe::run(common, arguments)),
-        CliCommand::Context(arguments) => Box::pin(context::run(common, arguments)),
-        CliCommand::Call(arguments) => Box::pin(call::run(common, arguments)),
-        CliCommand::Refresh(arguments) => Box::pin(refresh::run(common, arguments)),
-        CliCommand::Init(arguments) => Box::pin(async move { init::run(common, &arguments) }),
-        CliCommand::Import(arguments) => Box::pin(import::run(common, arguments)),
-        CliCommand::Add(arguments) => Box::pin(add::run(common, *arguments)),
-        CliCommand::Remove(arguments) => Box::pin(remove::run(common, arguments)),
-        CliCommand::Enable(arguments) => Box::pin(enable::enable(common, arguments)),
-        CliCommand::Disable(arguments) => Box::pin(enable::disable(common, arguments)),
-        CliCommand::Invalidate(arguments) => Box::pin(invalidate::run(common, arguments)),
-        CliCommand::Config(arguments) => Box::pin(config::run(common, arguments)),
-        CliCommand::Export(arguments) => Box::pin(export::run(common, arguments)),
-        CliCommand::Trust(arguments) => Box::pin(async move { trust::run(common, &arguments) }),
-        CliCommand::Logs(arguments) => Box::pin(logs::run(common, arguments)),
-        CliCommand::Completions(arguments) => Box::pin(async move { completions::run(&arguments) }),
-        CliCommand::History(arguments) => Box::pin(history::run(common, arguments)),
-        CliCommand::Diff(arguments) => Box::pin(diff::run(common, arguments)),
-        CliCommand::Lock(arguments) => Box::pin(lock::run(common, arguments)),
-        CliCommand::Stats(arguments) => Box::pin(stats::run(common, arguments)),
-        CliCommand::Verify(arguments) => Box::pin(verify::run(common, arguments)),
-        CliCommand::Doctor(arguments) => Box::pin(doctor::run(common, arguments)),
-        CliCommand::Eval(arguments) => Box::pin(async move { eval::run(common, &arguments) }),
-        CliCommand::Token(arguments) => Box::pin(token::run(common, arguments)),
-        CliCommand::Man(arguments) => Box::pin(async move { man::run(&arguments) }),
-        CliCommand::Demo(arguments) => Box::pin(demo::run(common, arguments)),
+    // The name is for spans and log events. One boxed future per command: as one `async` block, the futures of all
+    // commands would share a state machine as large as the largest, and the compiler would build it in one piece.
+    let (name, work) = match command {
+        CliCommand::Serve(arguments) => ("serve", box_command(serve::run(common, arguments))),
+        CliCommand::Mcp(arguments) => ("mcp", box_command(mcp::run(common, arguments))),
+        CliCommand::Sources(arguments) => ("sources", box_command(sources::run(common, arguments))),
+        CliCommand::Tools(arguments) => ("tools", box_command(tools::run(common, arguments))),
+        CliCommand::Search(arguments) => ("search", box_command(search::run(common, arguments))),
+        CliCommand::Describe(arguments) => ("describe", box_command(describe::run(common, arguments))),
+        CliCommand::Context(arguments) => ("context", box_command(context::run(common, arguments))),
+        CliCommand::Call(arguments) => ("call", box_command(call::run(common, arguments))),
+        CliCommand::Refresh(arguments) => ("refresh", box_command(refresh::run(common, arguments))),
+        CliCommand::Init(arguments) => ("init", box_command(async move { init::run(common, &arguments) })),
+        CliCommand::Import(arguments) => ("import", box_command(import::run(common, arguments))),
+        CliCommand::Add(arguments) => ("add", box_command(add::run(common, *arguments))),
+        CliCommand::Remove(arguments) => ("remove", box_command(remove::run(common, arguments))),
+        CliCommand::Enable(arguments) => ("enable", box_command(enable::run(common, arguments, EnabledState::Enabled))),
+        CliCommand::Disable(arguments) => {
+            ("disable", box_command(enable::run(common, arguments, EnabledState::Disabled)))
+        }
+        CliCommand::Invalidate(arguments) => ("invalidate", box_command(invalidate::run(common, arguments))),
+        CliCommand::Config(arguments) => ("config", box_command(config::run(common, arguments))),
+        CliCommand::Export(arguments) => ("export", box_command(export::run(common, arguments))),
+        CliCommand::Trust(arguments) => ("trust", box_command(async move { trust::run(common, &arguments) })),
+        CliCommand::Logs(arguments) => ("logs", box_command(logs::run(common, arguments))),
+        CliCommand::Completions(arguments) => ("completions", box_command(async move { completions::run(&arguments) })),
+        CliCommand::History(arguments) => ("history", box_command(history::run(common, arguments))),
+        CliCommand::Diff(arguments) => ("diff", box_command(diff::run(common, arguments))),
+        CliCommand::Lock(arguments) => ("lock", box_command(lock::run(common, arguments))),
+        CliCommand::Stats(arguments) => ("stats", box_command(stats::run(common, arguments))),
+        CliCommand::Verify(arguments) => ("verify", box_command(verify::run(common, arguments))),
+        CliCommand::Doctor(arguments) => ("doctor", box_command(doctor::run(common, arguments))),
+        CliCommand::Eval(arguments) => ("eval", box_command(async move { eval::run(common, &arguments) })),
+        CliCommand::Token(arguments) => ("token", box_command(token::run(common, arguments))),
+        CliCommand::Man(arguments) => ("man", box_command(async move { man::run(&arguments) })),
+        #[cfg(feature = "demo")]
+        CliCommand::Demo(arguments) => ("demo", box_command(demo::run(common, arguments))),
     };
+    let span = log::command_span(name, common.telemetry.trace.as_ref());
     let result = work.instrument(span).await;
-    command_span.finish(&result).await;
+    command_span.finish(name, &result).await;
     result
 }
 
-impl CliCommand {
-    /// The name on the command line, used for spans and log events.
-    fn name(&self) -> &'static str {
-        match self {
-            CliCommand::Serve(_) => "serve",
-            CliCommand::Mcp(_) => "mcp",
-            CliCommand::Sources(_) => "sources",
-            CliCommand::Tools(_) => "tools",
-            CliCommand::Search(_) => "search",
-            CliCommand::Describe(_) => "describe",
-            CliCommand::Context(_) => "context",
-            CliCommand::Call(_) => "call",
-            CliCommand::Refresh(_) => "refresh",
-            CliCommand::Init(_) => "init",
-            CliCommand::Import(_) => "import",
-            CliCommand::Add(_) => "add",
-            CliCommand::Remove(_) => "remove",
-            CliCommand::Enable(_) => "enable",
-            CliCommand::Disable(_) => "disable",
-            CliCommand::Invalidate(_) => "invalidate",
-            CliCommand::Config(_) => "config",
-            CliCommand::Export(_) => "export",
-            CliCommand::Trust(_) => "trust",
-            CliCommand::Logs(_) => "logs",
-            CliCommand::Completions(_) => "completions",
-            CliCommand::Man(_) => "man",
-            CliCommand::History(_) => "history",
-            CliCommand::Diff(_) => "diff",
-            CliCommand::Lock(_) => "lock",
-            CliCommand::Stats(_) => "stats",
-            CliCommand::Verify(_) => "verify",
-            CliCommand::Doctor(_) => "doctor",
-            CliCommand::Eval(_) => "eval",
-            CliCommand::Token(_) => "token",
-            CliCommand::Demo(_) => "demo",
-        }
-    }
+/// Boxes the future of a command, which returns an outcome, or nothing if it has no failures besides errors.
+fn box_command<'a, T: Into<CommandOutcome>>(
+    work: impl Future<Output = Result<T>> + 'a,
+) -> Pin<Box<dyn Future<Output = Result<CommandOutcome>> + 'a>> {
+    Box::pin(async { work.await.map(Into::into) })
 }

@@ -53,7 +53,7 @@ pub(crate) struct DiscoveryArguments {
     fresh: bool,
     /// Wait at most this long for sources to be discovered, `10s` or `2m`; `0` does not wait
     #[arg(long, value_name = "DURATION", value_parser = parse_wait_limit)]
-    wait: Option<Duration>,
+    pub(crate) wait: Option<Duration>,
 }
 
 /// Parses `--wait`, which also accepts a bare `0`.
@@ -82,11 +82,6 @@ impl DiscoveryArguments {
         } else {
             default
         }
-    }
-
-    /// The value of `--wait`; `call` uses it instead of its own timeout.
-    pub(crate) fn wait_limit(&self) -> Option<Duration> {
-        self.wait
     }
 
     /// Returns the policy for a command that prints whatever tools it has.
@@ -182,12 +177,15 @@ impl CliSession {
         progress::report_failures(&wait_outcome.outcomes, self.common.quiet);
     }
 
+    /// Returns the enabled sources; `among` limits them to some.
+    pub(crate) fn enabled_sources(&self, among: Option<&[SourceId]>) -> impl Iterator<Item = SourceView> {
+        let is_selected = move |id: &SourceId| among.is_none_or(|among| among.contains(id));
+        self.registry.sources().list().into_iter().filter(move |source| source.enabled && is_selected(&source.id))
+    }
+
     /// Returns the enabled sources without any tool list, each with the reason.
     fn missing_sources(&self, among: Option<&[SourceId]>, wait_outcome: &WaitOutcome) -> Vec<MissingSource> {
-        let is_selected = |id: &SourceId| among.is_none_or(|among| among.contains(id));
-        let sources =
-            self.registry.sources().list().into_iter().filter(|source| source.enabled && is_selected(&source.id));
-        let missing = sources.filter(|source| source.freshness == Freshness::Missing);
+        let missing = self.enabled_sources(among).filter(|source| source.freshness == Freshness::Missing);
         let reason = |source: &SourceView| {
             let failure = source.last_error.as_ref().map(|failure| failure.message.clone());
             if wait_outcome.left_to_background.contains(&source.id) {
@@ -213,16 +211,13 @@ impl CliSession {
                 || blocked.contains_key(id)
                 || wait_outcome.outcomes.iter().any(|outcome| outcome.source == *id)
         };
-        let is_selected = |id: &SourceId| among.is_none_or(|among| among.contains(id));
         // A source without transport has an invalid declaration, which the session has warned about.
         let has_failed = |source: &SourceView| {
             wait_outcome.timed_out.contains(&source.id)
                 || (source.status == DiscoveryStatus::Failed && source.transport.is_some())
         };
         let mut warnings = Vec::new();
-        for source in
-            self.registry.sources().list().into_iter().filter(|source| source.enabled && is_selected(&source.id))
-        {
+        for source in self.enabled_sources(among) {
             let id = &source.id;
             let failure = source.last_error.as_ref().filter(|_| has_failed(&source));
             let failure = failure

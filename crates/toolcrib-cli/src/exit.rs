@@ -26,6 +26,13 @@ pub(crate) enum CommandOutcome {
     Failure,
 }
 
+/// A command without failures of its own only returns errors.
+impl From<()> for CommandOutcome {
+    fn from((): ()) -> CommandOutcome {
+        CommandOutcome::Success
+    }
+}
+
 /// Maps the outcome of a command to the exit code.
 pub(crate) fn exit_code(outcome: CommandOutcome) -> ExitCode {
     match outcome {

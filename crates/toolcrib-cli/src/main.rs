@@ -34,7 +34,8 @@ fn main() -> ExitCode {
     // or start threads first.
     toolcrib::guard::run_if_requested();
     // The MCP server of `toolcrib demo` is this binary, too. It is synchronous and needs no runtime.
-    if let Some(code) = commands::demo::mcp_server::run_if_requested() {
+    #[cfg(feature = "demo")]
+    if let Some(code) = toolcrib_demo::mcp_server::run_if_requested() {
         return code;
     }
     let arguments = match Arguments::parse_process() {

@@ -24,19 +24,14 @@ pub(crate) async fn show_progress<T>(registry: &Registry, quiet: bool, work: imp
     let bars = ProgressBars::default();
     let watch = async {
         loop {
-            match notices.recv().await {
-                Ok(RegistryNotice::DiscoveryStarted(id)) => bars.start(&id),
-                Ok(RegistryNotice::DiscoveryFinished(outcome)) => bars.finish(&outcome),
-                Ok(
-                    RegistryNotice::RecordAppended(_)
-                    | RegistryNotice::DiscoveryProgress { .. }
-                    | RegistryNotice::CallFinished(_)
-                    | RegistryNotice::CatalogChanged
-                    | RegistryNotice::SourceNotification { .. },
-                )
-                | Err(RecvError::Lagged(_)) => {}
+            let notice = notices.recv().await;
+            if let Ok(RegistryNotice::DiscoveryStarted(id)) = &notice {
+                bars.start(id);
+            } else if let Ok(RegistryNotice::DiscoveryFinished(outcome)) = &notice {
+                bars.finish(outcome);
+            } else if let Err(RecvError::Closed) = notice {
                 // The registry was dropped; leave the end to `work`.
-                Err(RecvError::Closed) => std::future::pending().await,
+                std::future::pending().await
             }
         }
     };

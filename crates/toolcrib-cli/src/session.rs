@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use toolcrib::config_file::{self, LoadedConfig, ProjectFile};
+use toolcrib::core::ResultExt;
 use toolcrib::core::access::Role;
 use toolcrib::core::freshness::Freshness;
 use toolcrib::core::inventory::Actor;
@@ -137,11 +138,7 @@ impl CliSession {
     /// Prints a hint that names the sources whose cached tool list is stale; `among` limits it to some sources.
     /// Disabled sources are not named: none of their tools is listed.
     pub(crate) fn hint_stale(&self, among: Option<&[SourceId]>) {
-        let stale = self.registry.sources().list().into_iter().filter(|source| {
-            source.enabled
-                && source.freshness == Freshness::Stale
-                && among.is_none_or(|among| among.contains(&source.id))
-        });
+        let stale = self.enabled_sources(among).filter(|source| source.freshness == Freshness::Stale);
         let names: Vec<String> = stale.map(|source| source.id.to_string()).collect();
         if !names.is_empty() {
             let (lists, are, them) = if names.len() == 1 { ("list", "is", "it") } else { ("lists", "are", "them") };
@@ -176,6 +173,13 @@ impl CliSession {
         Actor::new("cli")
     }
 
+    /// Runs the work of a command and closes the session, also after an error.
+    pub(crate) async fn run_and_close<T>(self, work: impl AsyncFnOnce(&CliSession) -> Result<T>) -> Result<T> {
+        let result = work(&self).await;
+        self.close().await;
+        result
+    }
+
     /// Closes the registry and waits until its sources have ended.
     pub(crate) async fn close(self) {
         self.registry.close().await;
@@ -186,6 +190,11 @@ impl CliSession {
     pub(crate) async fn close_within_timeout(self) {
         self.registry.close_within(SOURCES_CLOSE_TIMEOUT).await;
     }
+}
+
+/// The working directory, against which relative paths are resolved.
+pub(crate) fn working_directory() -> Result<PathBuf> {
+    std::env::current_dir().context(Code::ConfigInvalid, "the working directory cannot be read")
 }
 
 /// Loads the file named by `--config`, or the nearest one from the working directory upwards, merged with the user's own.

@@ -25,7 +25,6 @@ pub(crate) struct Telemetry {
 /// The span of the running command, recorded by [`CommandSpan::finish`].
 #[derive(Debug)]
 pub(crate) struct CommandSpan {
-    name: &'static str,
     started_at: Instant,
     /// Trace of the environment (`TRACEPARENT`), if the command belongs to one.
     parent: Option<Trace>,
@@ -36,7 +35,7 @@ pub(crate) struct CommandSpan {
 
 impl Telemetry {
     /// Starts the trace of a command and, if configured, the export task. Must be called within the async runtime.
-    pub(crate) fn start(name: &'static str, is_long_running: bool) -> (Telemetry, CommandSpan) {
+    pub(crate) fn start(is_long_running: bool) -> (Telemetry, CommandSpan) {
         let (spans, export_task) = start_export().unzip();
         // A parent trace of the environment applies to this command only, not to requests that a server handles.
         let parent = parent_trace_from_env().filter(|_| !is_long_running);
@@ -47,15 +46,15 @@ impl Telemetry {
         };
         let telemetry = Telemetry { trace: (!is_long_running).then(command_trace), spans };
         let command_span =
-            CommandSpan { name, started_at: Instant::now(), parent, telemetry: telemetry.clone(), export_task };
+            CommandSpan { started_at: Instant::now(), parent, telemetry: telemetry.clone(), export_task };
         (telemetry, command_span)
     }
 }
 
 impl CommandSpan {
-    /// Records the span with the result of the command and exports the remaining spans, for at most
+    /// Records the span with name and result of the command and exports the remaining spans, for at most
     /// [`FINAL_EXPORT_TIMEOUT`].
-    pub(crate) async fn finish(self, result: &Result<CommandOutcome>) {
+    pub(crate) async fn finish(self, name: &'static str, result: &Result<CommandOutcome>) {
         let Some(export_task) = self.export_task else { return };
         if let (Some(trace), Some(spans)) = (self.telemetry.trace, &self.telemetry.spans) {
             // The code only: the message of a command may name local paths.
@@ -70,7 +69,7 @@ impl CommandSpan {
                 parent: self.parent.as_ref().map(Trace::span_id),
                 ended_at: SystemTime::now(),
                 elapsed: self.started_at.elapsed(),
-                details: SpanDetails::Command { name: self.name },
+                details: SpanDetails::Command { name },
                 error: error_code.map(|code| SpanError { code, message: None }),
             });
         }

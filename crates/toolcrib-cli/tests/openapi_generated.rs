@@ -59,7 +59,7 @@ fn a_thousand_generated_calls_match_the_documents() {
 fn run_generated_calls(program: &Program) -> Value {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let kitchen = here.join("../../fixtures/openapi/kitchen.yaml");
-    let shop = here.join("src/commands/demo/shop_api/openapi.json");
+    let shop = here.join("../toolcrib-demo/src/rest_api/openapi.json");
     let workspace = TestWorkspace::new(&json!({}), &json!({}));
     let documents = [format!("kitchen={}", kitchen.display()), format!("shop={}", shop.display())];
     let (mut calls, lines) = CallsProcess::start(&workspace, program, &documents);

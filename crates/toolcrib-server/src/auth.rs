@@ -23,7 +23,6 @@ mod login;
 mod sessions;
 
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -34,7 +33,7 @@ use toolcrib::core::principal::PrincipalIdentity;
 use toolcrib::registry::TokenView;
 use toolcrib::{Code, Error, Principal, Registry, Result};
 
-pub(crate) use authorize::{InsufficientRole, accepts_html, authenticate_reader, authorize};
+pub(crate) use authorize::{AuthorizedRequest, InsufficientRole, accepts_html, authenticate_reader, authorize};
 pub(crate) use locality::{ConnectionPeer, Locality};
 pub(crate) use login::router;
 pub(crate) use origin::reject_foreign_request;
@@ -44,6 +43,8 @@ pub(crate) use toolcrib::core::access::{Permission, Role};
 use locality::PeerIdentifier;
 use rate_limit::TokenRateLimit;
 use sessions::{ConsoleSessions, Credential};
+
+use crate::state::ServerConfig;
 
 /// The authenticated client of a request, inserted into the request's extensions by [`authorize()`].
 #[derive(Debug, Clone)]
@@ -63,6 +64,8 @@ pub(crate) struct AuthenticatedClient {
 pub(crate) struct Authenticator {
     /// Address that the server listens on.
     pub(crate) address: SocketAddr,
+    /// Has the stored tokens.
+    registry: Registry,
     /// Fixed for the life of the server, because the address is.
     exposure: Exposure,
     /// `identity.loopback`; replaced on reload. Read for each request, so a reload affects open connections too.
@@ -93,14 +96,7 @@ enum Exposure {
 impl Authenticator {
     /// Reads the administrator's token, or creates it. Fails when `address` is reachable from other machines and no valid
     /// token exists, for then no remote client could be served.
-    pub(crate) fn open(
-        address: SocketAddr,
-        data_dir: &Path,
-        registry: &Registry,
-        require_token: bool,
-        refuse_own_process: bool,
-        loopback: LoopbackAccess,
-    ) -> Result<Authenticator> {
+    pub(crate) fn open(address: SocketAddr, registry: Registry, config: &ServerConfig) -> Result<Authenticator> {
         let is_remote = !locality::is_loopback(address);
         // The tokens in a damaged journal are unknown. The server still starts and accepts only the admin token.
         let tokens_reliable = registry.tokens().ensure_reliable().is_ok();
@@ -112,14 +108,15 @@ impl Authenticator {
             return Err(Error::new(Code::ConfigInvalid, message));
         }
         // Behind a reverse proxy every request seems to come from this machine, so `require_token` counts as reachable.
-        let exposure = if is_remote || require_token { Exposure::Network } else { Exposure::Loopback };
-        let admin_token_hash = Fingerprint::digest(admin_token::read_or_create(data_dir)?);
+        let exposure = if is_remote || config.require_token { Exposure::Network } else { Exposure::Loopback };
+        let admin_token_hash = Fingerprint::digest(admin_token::read_or_create(&config.data_dir)?);
         let authenticator = Authenticator {
             address,
+            registry,
             exposure,
-            loopback: ArcSwap::from_pointee(loopback),
+            loopback: ArcSwap::from_pointee(config.loaded_config.config.identity.loopback),
             peer_identifier: PeerIdentifier::default(),
-            refuse_own_process,
+            refuse_own_process: config.refuse_own_process,
             admin_token_hash,
             sessions: ConsoleSessions::default(),
             rate_limit: TokenRateLimit::default(),
@@ -150,32 +147,28 @@ impl Authenticator {
     }
 
     /// Creates a one-time link that signs in as administrator, and returns its path with the key.
-    pub(crate) fn create_login_path(&self, registry: &Registry) -> String {
-        format!("{}?key={}", login::LOGIN_PATH, self.sessions.create_login_link(registry.now()))
+    pub(crate) fn create_login_path(&self) -> String {
+        format!("{}?key={}", login::LOGIN_PATH, self.sessions.create_login_link(self.registry.now()))
     }
 
     /// Authenticates a request by its headers and locality. Returns `None` for a request without credentials that is
     /// not local either, and an error for credentials that are malformed, unknown, revoked or expired. A token takes
     /// precedence over a cookie: a program that sends one means it, and needs no CSRF token.
-    fn authenticate(
-        &self,
-        registry: &Registry,
-        headers: &HeaderMap,
-        locality: Locality,
-    ) -> Result<Option<AuthenticatedClient>> {
+    fn authenticate(&self, headers: &HeaderMap, locality: Locality) -> Result<Option<AuthenticatedClient>> {
         if headers.contains_key(header::AUTHORIZATION) {
-            let credential = self.verify_token(registry, bearer_token(headers)?)?;
-            return Ok(resolve_client(registry, &credential, None, locality));
+            let credential = self.verify_token(bearer_token(headers)?)?;
+            return Ok(self.resolve_client(&credential, None, locality));
         }
-        self.ensure_session_verifiable(registry, headers)?;
-        Ok(self.authenticate_without_token(registry, headers, locality))
+        self.ensure_session_verifiable(headers)?;
+        Ok(self.authenticate_without_token(headers, locality))
     }
 
     /// Fails for a session that was opened with a stored token while the journal is damaged: whether the token was revoked
     /// is unknown then.
-    fn ensure_session_verifiable(&self, registry: &Registry, headers: &HeaderMap) -> Result<()> {
-        let Err(damaged) = registry.tokens().ensure_reliable() else { return Ok(()) };
-        let session = cookie::session_id(self.address, headers).and_then(|id| self.sessions.find(id, registry.now()));
+    fn ensure_session_verifiable(&self, headers: &HeaderMap) -> Result<()> {
+        let Err(damaged) = self.registry.tokens().ensure_reliable() else { return Ok(()) };
+        let session =
+            cookie::session_id(self.address, headers).and_then(|id| self.sessions.find(id, self.registry.now()));
         match session {
             Some((Credential::Token(_), _)) => Err(damaged),
             Some((Credential::Admin, _)) | None => Ok(()),
@@ -184,28 +177,18 @@ impl Authenticator {
 
     /// Authenticates the headers of an earlier request again. Unlike [`Authenticator::authenticate`] it does not count a
     /// token that became invalid as a failed attempt.
-    fn reauthenticate(
-        &self,
-        registry: &Registry,
-        headers: &HeaderMap,
-        locality: Locality,
-    ) -> Option<AuthenticatedClient> {
+    fn reauthenticate(&self, headers: &HeaderMap, locality: Locality) -> Option<AuthenticatedClient> {
         if headers.contains_key(header::AUTHORIZATION) {
-            let credential = self.find_credential(registry, bearer_token(headers).ok()?)?;
-            return resolve_client(registry, &credential, None, locality);
+            let credential = self.find_credential(bearer_token(headers).ok()?)?;
+            return self.resolve_client(&credential, None, locality);
         }
-        self.ensure_session_verifiable(registry, headers).ok()?;
-        self.authenticate_without_token(registry, headers, locality)
+        self.ensure_session_verifiable(headers).ok()?;
+        self.authenticate_without_token(headers, locality)
     }
 
     /// Authenticates by session cookie; without a valid one, a local process becomes the principal `local`.
-    fn authenticate_without_token(
-        &self,
-        registry: &Registry,
-        headers: &HeaderMap,
-        locality: Locality,
-    ) -> Option<AuthenticatedClient> {
-        self.authenticate_session(registry, headers, locality).or_else(|| {
+    fn authenticate_without_token(&self, headers: &HeaderMap, locality: Locality) -> Option<AuthenticatedClient> {
+        self.authenticate_session(headers, locality).or_else(|| {
             (locality == Locality::Local).then(|| AuthenticatedClient {
                 principal: self.local_principal.clone(),
                 is_local: true,
@@ -215,15 +198,10 @@ impl Authenticator {
     }
 
     /// Returns `None` for an expired session and for one of an earlier process. Ends a session whose token is gone.
-    fn authenticate_session(
-        &self,
-        registry: &Registry,
-        headers: &HeaderMap,
-        locality: Locality,
-    ) -> Option<AuthenticatedClient> {
+    fn authenticate_session(&self, headers: &HeaderMap, locality: Locality) -> Option<AuthenticatedClient> {
         let id = cookie::session_id(self.address, headers)?;
-        let (credential, csrf) = self.sessions.find(id, registry.now())?;
-        let client = resolve_client(registry, &credential, Some(csrf), locality);
+        let (credential, csrf) = self.sessions.find(id, self.registry.now())?;
+        let client = self.resolve_client(&credential, Some(csrf), locality);
         if client.is_none() {
             self.sessions.end(id);
         }
@@ -232,51 +210,51 @@ impl Authenticator {
 
     /// Returns the credential that a token proves. Unknown tokens count against the rate limit, which never applies to
     /// valid ones: an attacker cannot lock out other clients.
-    fn verify_token(&self, registry: &Registry, token: &str) -> Result<Credential> {
-        if let Some(credential) = self.find_credential(registry, token) {
+    fn verify_token(&self, token: &str) -> Result<Credential> {
+        if let Some(credential) = self.find_credential(token) {
             return Ok(credential);
         }
         // With a damaged journal the token may be valid; it must not count as a failed attempt. Answered with 503 and
         // not 401, so that the client does not throw its token away.
-        registry.tokens().ensure_reliable()?;
-        self.rate_limit.record_failure(registry.now())?;
+        self.registry.tokens().ensure_reliable()?;
+        self.rate_limit.record_failure(self.registry.now())?;
         let message = "unknown, revoked or expired token; create a new one on the server's machine with \
                        `toolcrib token create NAME --role agent`";
         Err(Error::new(Code::Unauthorized, message))
     }
 
     /// Looks up a token by its digest, which is all that is stored of it.
-    fn find_credential(&self, registry: &Registry, token: &str) -> Option<Credential> {
+    fn find_credential(&self, token: &str) -> Option<Credential> {
         let hash = Fingerprint::digest(token);
         if hash == self.admin_token_hash {
             return Some(Credential::Admin);
         }
-        registry.tokens().ensure_reliable().ok()?;
-        registry.tokens().find_by_hash(&hash).map(|TokenView { id, .. }| Credential::Token(id))
+        self.registry.tokens().ensure_reliable().ok()?;
+        self.registry.tokens().find_by_hash(&hash).map(|TokenView { id, .. }| Credential::Token(id))
     }
-}
 
-/// Returns the client of a credential with its current name and role; `None` when its token was revoked or expired.
-/// Looked up for each request, so that a revoked token or a changed role takes effect at once, in sessions too.
-fn resolve_client(
-    registry: &Registry,
-    credential: &Credential,
-    csrf: Option<Arc<str>>,
-    locality: Locality,
-) -> Option<AuthenticatedClient> {
-    let (id, name, role): (Arc<str>, String, Role) = match credential {
-        Credential::Admin => (PrincipalIdentity::ADMIN_TOKEN.into(), "admin".into(), Role::Admin),
-        Credential::Token(id) => {
-            registry.tokens().ensure_reliable().ok()?;
-            let token = registry.tokens().find_by_id(id).filter(|token| !token.expired)?;
-            (token.id.into(), token.name, token.role)
-        }
-    };
-    // Only sessions have a CSRF token.
-    let identity =
-        if csrf.is_some() { PrincipalIdentity::Console { token: id } } else { PrincipalIdentity::Token { id } };
-    let principal = Principal::new(identity, name, role);
-    Some(AuthenticatedClient { principal, is_local: locality == Locality::Local, csrf })
+    /// Returns the client of a credential with its current name and role; `None` when its token was revoked or expired.
+    /// Looked up for each request, so that a revoked token or a changed role takes effect at once, in sessions too.
+    fn resolve_client(
+        &self,
+        credential: &Credential,
+        csrf: Option<Arc<str>>,
+        locality: Locality,
+    ) -> Option<AuthenticatedClient> {
+        let (id, name, role): (Arc<str>, String, Role) = match credential {
+            Credential::Admin => (PrincipalIdentity::ADMIN_TOKEN.into(), "admin".into(), Role::Admin),
+            Credential::Token(id) => {
+                self.registry.tokens().ensure_reliable().ok()?;
+                let token = self.registry.tokens().find_by_id(id).filter(|token| !token.expired)?;
+                (token.id.into(), token.name, token.role)
+            }
+        };
+        // Only sessions have a CSRF token.
+        let identity =
+            if csrf.is_some() { PrincipalIdentity::Console { token: id } } else { PrincipalIdentity::Token { id } };
+        let principal = Principal::new(identity, name, role);
+        Some(AuthenticatedClient { principal, is_local: locality == Locality::Local, csrf })
+    }
 }
 
 /// Returns the token of the single `Authorization: Bearer` header. Several headers are refused, because a proxy in

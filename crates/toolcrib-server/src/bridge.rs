@@ -85,48 +85,38 @@ impl Bridge {
     /// The error of a failed probe tells what to do: start the remote, send a token, or send another one.
     async fn open_with_headers(url: Url, headers: HeaderMap) -> Result<Bridge> {
         let bridge = Bridge { url, headers, remote: Arc::default() };
-        let unavailable = |error: WireError| {
-            let attempt = if let WireError::Connect(reason) = &error {
-                // The reason names the URL.
-                format!("cannot connect: {reason}")
-            } else {
-                format!("cannot connect to `{}`: {error}", bridge.url)
-            };
-            let message = format!("{attempt}; is `toolcrib serve` running there?");
-            Error::new(Code::ToolUnavailable, message).with_cause(error)
-        };
         // A connection without the client's capabilities, closed again: the client has not introduced itself yet.
         // This makes a wrong URL or token an error at the start, where a person sees it, and not at the first request.
         let probe = bridge.connect(&RawValue::from_string("{}".into()).context(Code::Internal, "connect")?).await;
-        let client = probe.map_err(|error| match error {
-            WireError::Unauthorized { status: 403, .. } => {
-                let message = format!(
-                    "`{}` refuses access: the token needs the role agent, and the host of the URL must be one that the \
-                     server accepts",
-                    bridge.url
-                );
-                Error::new(Code::Forbidden, message)
-            }
-            WireError::Unauthorized { .. } => {
-                let message = format!(
-                    "`{}` requires a token; create one with the role `agent` and pass it with \
-                     `--token '${{env:NAME}}'`, or in TOOLCRIB_TOKEN",
-                    bridge.url
-                );
-                Error::new(Code::Unauthorized, message)
-            }
-            WireError::Connect(_)
-            | WireError::Status { .. }
-            | WireError::NotMcp(_)
-            | WireError::Timeout { .. }
-            | WireError::Closed { .. }
-            | WireError::TooLarge { .. }
-            | WireError::Rpc(_)
-            | WireError::Protocol(_)
-            | WireError::Cancelled { .. } => unavailable(error),
-        })?;
-        client.close().await;
+        probe.map_err(|error| bridge.describe_failure(error))?.close().await;
         Ok(bridge)
+    }
+
+    /// Says why the probe failed, and what to do.
+    fn describe_failure(&self, error: WireError) -> Error {
+        let url = &self.url;
+        if let WireError::Unauthorized { status: 403, .. } = error {
+            let message = format!(
+                "`{url}` refuses access: the token needs the role agent, and the host of the URL must be one that the \
+                 server accepts"
+            );
+            return Error::new(Code::Forbidden, message);
+        }
+        if let WireError::Unauthorized { .. } = error {
+            let message = format!(
+                "`{url}` requires a token; create one with the role `agent` and pass it with \
+                 `--token '${{env:NAME}}'`, or in TOOLCRIB_TOKEN"
+            );
+            return Error::new(Code::Unauthorized, message);
+        }
+        let attempt = if let WireError::Connect(reason) = &error {
+            // The reason names the URL.
+            format!("cannot connect: {reason}")
+        } else {
+            format!("cannot connect to `{url}`: {error}")
+        };
+        let message = format!("{attempt}; is `toolcrib serve` running there?");
+        Error::new(Code::ToolUnavailable, message).with_cause(error)
     }
 
     /// Connects to the remote with the capabilities of the client.

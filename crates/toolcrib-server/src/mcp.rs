@@ -44,6 +44,7 @@ use crate::view_cache::ViewCache;
 
 use client_state::ClientStates;
 use listing_cache::{ListingMode, Listings};
+use resources::{RESOURCE_LIST, TEMPLATE_LIST};
 pub(crate) use response::stopping_result;
 use response::{McpResult, to_raw};
 use warmup::StatelessClients;
@@ -161,8 +162,8 @@ impl McpService {
             "logging/setLevel" => self.clients.set_log_level(&request),
             "prompts/list" => self.prompts_list(&request).await,
             "prompts/get" => self.prompts_get(request).await,
-            "resources/list" => self.resources_list(&request).await,
-            "resources/templates/list" => self.templates_list(&request).await,
+            "resources/list" => self.resources_list(&RESOURCE_LIST, &request).await,
+            "resources/templates/list" => self.resources_list(&TEMPLATE_LIST, &request).await,
             "resources/read" => self.resources_read(request).await,
             "resources/subscribe" => self.subscribe(request).await,
             "resources/unsubscribe" => self.unsubscribe(request).await,

@@ -40,21 +40,20 @@ mod openapi;
 mod openapi_schema;
 
 use axum::Router;
-use axum::routing::get;
-use serde_json::{Value, json};
+use axum::http::header;
+use bytes::Bytes;
+use serde_json::Value;
 
 pub(crate) use body::read_body;
 pub(crate) use cache::ResponseCache;
 pub(crate) use declare::{declare_source, remove_source};
 pub(crate) use error::{ApiError, ConsoleMessage, RETRY_AFTER, error_response, stopping_error};
 pub(crate) use events::EventFeed;
-pub(crate) use query::find_source_id;
+pub(crate) use query::{find_source, find_source_id};
 pub(crate) use response::json_response;
 pub(crate) use sources::SourceListCache;
 
-use crate::auth::Permission;
 use crate::state::AppState;
-use openapi::OpenApiDocument;
 use route::ApiRoute;
 
 /// Returns all routes in the order of the OpenAPI document.
@@ -99,10 +98,8 @@ fn schemas() -> Vec<(&'static str, Value)> {
 
 /// Builds the router of the REST API. The document is rendered once; its own route is not part of it.
 pub(crate) fn router(app: &AppState) -> Router<AppState> {
-    let document = OpenApiDocument::render();
-    let document_route = ApiRoute::new("GET", "/api/openapi.json", "openapi", get(move || async move { document }))
-        .summary("This document")
-        .requires(Permission::Read)
-        .response(200, json!({ "description": "OpenAPI 3.1" }));
+    let document = Bytes::from(openapi::build_document().to_string());
+    let get_document = move || async move { ([(header::CONTENT_TYPE, "application/json")], document) };
+    let document_route = ApiRoute::read("/api/openapi.json", "openapi", get_document);
     routes().into_iter().chain([document_route]).fold(Router::new(), |router, route| route.register(router, app))
 }

@@ -328,7 +328,7 @@ impl ConnectionHandler {
         self.tasks.close();
         self.closing.cancel();
         // Event streams never end by themselves.
-        self.app.event_feed.close();
+        self.app.event_feed.closed.cancel();
         let requests = async {
             if timeout(drain_timeout, self.tasks.wait()).await.is_err() {
                 tracing::warn!("some requests did not finish in time; each gets a response that says so");

@@ -79,15 +79,7 @@ impl AppState {
         endpoint: McpEndpoint,
         address: SocketAddr,
     ) -> Result<AppState> {
-        let loopback = config.loaded_config.config.identity.loopback;
-        let auth = Authenticator::open(
-            address,
-            &config.data_dir,
-            &registry,
-            config.require_token,
-            config.refuse_own_process,
-            loopback,
-        )?;
+        let auth = Authenticator::open(address, registry.clone(), &config)?;
         Ok(AppState(Arc::new(AppStateInner {
             endpoint,
             loaded_config: ArcSwap::from_pointee(config.loaded_config),
@@ -107,7 +99,7 @@ impl AppState {
     /// Creates a one-time link that signs in to the console as administrator, and returns its path. The link expires
     /// after ten minutes.
     pub fn create_login_path(&self) -> String {
-        self.auth.create_login_path(&self.registry)
+        self.auth.create_login_path()
     }
 
     /// Replaces the configuration after a reload. Open streams are authorized again with it at once.
@@ -115,7 +107,7 @@ impl AppState {
         // Stored before the streams are notified: their check must already see the new setting.
         self.auth.set_loopback(loaded_config.config.identity.loopback);
         self.loaded_config.store(Arc::new(loaded_config));
-        self.event_feed.notify_auth_changed();
+        self.event_feed.auth_changes.send_replace(());
     }
 }
 

@@ -10,7 +10,6 @@ mod settings;
 mod span;
 
 use crate::spans::SpanQueue;
-use settings::TraceExport;
 
 pub use export::ExportTask;
 
@@ -21,20 +20,13 @@ const MAX_QUEUED_SPANS: usize = 4096;
 /// Starts the export if the environment asks for it; logs a warning if its settings are not supported. The queue is for
 /// [`RegistryOptions::span_queue`](crate::RegistryOptions). Must be called within the async runtime.
 pub fn start_export() -> Option<(SpanQueue, ExportTask)> {
-    let sampler = match settings::read_trace_export(|name| std::env::var(name).ok()) {
-        TraceExport::Disabled => return None,
-        TraceExport::Unsupported(reason) => {
-            tracing::warn!("traces are not exported: {reason}");
-            return None;
-        }
-        TraceExport::Enabled(sampler) => sampler,
+    let start = || {
+        let Some(sampler) = settings::read_trace_export(|name| std::env::var(name).ok())? else { return Ok(None) };
+        let (spans, finished_spans) = SpanQueue::channel(MAX_QUEUED_SPANS, sampler);
+        Ok(Some((spans.clone(), ExportTask::start(spans, finished_spans)?)))
     };
-    let (spans, finished_spans) = SpanQueue::channel(MAX_QUEUED_SPANS, sampler);
-    match ExportTask::start(spans.clone(), finished_spans) {
-        Ok(export_task) => Some((spans, export_task)),
-        Err(reason) => {
-            tracing::warn!("traces are not exported: {reason}");
-            None
-        }
-    }
+    start().unwrap_or_else(|reason: String| {
+        tracing::warn!("traces are not exported: {reason}");
+        None
+    })
 }

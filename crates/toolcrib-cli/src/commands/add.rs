@@ -15,14 +15,13 @@ use clap::{ArgGroup, Args};
 use serde_json::{Map, Value, json};
 use toolcrib::config::show::mask_literals;
 use toolcrib::config::{ConfigDiagnostic, parse_source};
-use toolcrib::core::ResultExt;
 use toolcrib::refresh::RefreshStatus;
 use toolcrib::registry::DeclareOutcome;
 use toolcrib::{Code, Error, Refresh, Result, Source};
 
 use crate::arguments::CommonArguments;
 use crate::exit::CommandOutcome;
-use crate::session::CliSession;
+use crate::session::{CliSession, working_directory};
 use crate::{output, progress};
 
 use report::AddReport;
@@ -102,9 +101,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
     let session = CliSession::open_offline(common).await?;
     // Before the discovery, which may take long and fail for the reason that a hint names.
     print_hints(common, &arguments);
-    let result = add(&session, &source).await;
-    session.close().await;
-    result
+    session.run_and_close(async |session| add(session, &source).await).await
 }
 
 /// Stores the declaration, discovers the source and prints the report. The declaration stays even if discovery fails,
@@ -131,11 +128,7 @@ async fn add(session: &CliSession, source: &Source) -> Result<CommandOutcome> {
     let view =
         session.registry.sources().get(id).ok_or_else(|| session.registry.sources().unknown_error(id.as_str()))?;
     let report = AddReport::build(&session.registry, view).await;
-    if common.json {
-        output::print_json(&report)?;
-    } else {
-        output::print_line(&report.render(&outcome))?;
-    }
+    common.print(&report, || report.render(&outcome))?;
     if outcome.status != RefreshStatus::Failed {
         return Ok(CommandOutcome::Success);
     }
@@ -148,39 +141,37 @@ async fn add(session: &CliSession, source: &Source) -> Result<CommandOutcome> {
 /// source are validated alike.
 fn source_from_arguments(arguments: &Arguments) -> Result<Source> {
     // One block per kind of source; clap has checked that exactly one of them is given.
-    let mut keys = Map::new();
-    if let Some((command, rest)) = arguments.command.split_first() {
-        keys.insert("command".into(), json!(command));
-        keys.insert("args".into(), json!(rest));
-        keys.insert("env".into(), parse_pairs("--env", &arguments.env, &['='])?);
-        // Default to the current directory, where the user tried the command: a later call may come from a server with
-        // another working directory.
-        keys.insert("cwd".into(), json!(arguments.cwd.as_deref().unwrap_or(".")));
-        keys.insert("inherit_env".into(), json!(arguments.inherit_env));
-    }
-    if let Some(url) = &arguments.url {
-        keys.insert("url".into(), json!(url));
-        keys.insert("transport".into(), json!(arguments.transport));
-        keys.insert("headers".into(), parse_pairs("--header", &arguments.header, &['=', ':'])?);
-    }
-    if let Some(document) = &arguments.openapi {
-        keys.insert("openapi".into(), json!(document));
-        keys.insert("base_url".into(), json!(arguments.base_url));
-        keys.insert("include".into(), json!(arguments.include));
-        keys.insert("exclude".into(), json!(arguments.exclude));
-        keys.insert("include_tags".into(), json!(arguments.tag));
-        keys.insert("headers".into(), parse_pairs("--header", &arguments.header, &['=', ':'])?);
-        keys.insert("allow_private".into(), json!(arguments.allow_private));
-    }
-    if let Some(document) = &arguments.workflow {
-        keys.insert("workflow".into(), json!(document));
-    }
+    let headers = parse_pairs("--header", &arguments.header, &['=', ':'])?;
+    let mut keys = if let Some((command, rest)) = arguments.command.split_first() {
+        json!({
+            "command": command,
+            "args": rest,
+            "env": parse_pairs("--env", &arguments.env, &['='])?,
+            // Default to the current directory, where the user tried the command: a later call may come from a server
+            // with another working directory.
+            "cwd": arguments.cwd.as_deref().unwrap_or("."),
+            "inherit_env": arguments.inherit_env,
+        })
+    } else if let Some(url) = &arguments.url {
+        json!({ "url": url, "transport": arguments.transport, "headers": headers })
+    } else if let Some(document) = &arguments.openapi {
+        json!({
+            "openapi": document,
+            "base_url": arguments.base_url,
+            "include": arguments.include,
+            "exclude": arguments.exclude,
+            "include_tags": arguments.tag,
+            "headers": headers,
+            "allow_private": arguments.allow_private,
+        })
+    } else {
+        json!({ "workflow": arguments.workflow })
+    };
     if let Some(token) = &arguments.bearer {
-        keys.insert("auth".into(), json!({ "bearer": token }));
+        keys["auth"] = json!({ "bearer": token });
     }
     // Relative paths of the declaration are resolved against the current directory, as in a file beside it.
-    let directory = std::env::current_dir().context(Code::ConfigInvalid, "the working directory cannot be read")?;
-    parse_source(&arguments.name, &keys.into(), &directory).map_err(|faults| invalid_declaration(&faults))
+    parse_source(&arguments.name, &keys, &working_directory()?).map_err(|faults| invalid_declaration(&faults))
 }
 
 /// Joins the faults to one error, without the file positions, which mean nothing for a command line.

@@ -56,9 +56,7 @@ pub(crate) struct Arguments {
 /// Calls the tool. A result that the tool marks as an error is printed like any other, with exit code 1.
 pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
     let session = CliSession::open(common).await?;
-    let result = call(&session, &arguments).await;
-    session.close().await;
-    let output = result?;
+    let output = session.run_and_close(async |session| call(session, &arguments).await).await?;
     if common.json {
         output::print_json(&output)?;
     } else {
@@ -82,7 +80,7 @@ async fn call(session: &CliSession, arguments: &Arguments) -> Result<CallOutput>
     if let Some(source) = registry.sources().find_by_tool_name(&arguments.name)? {
         let own = registry.sources().effective(&source).map(|source| source.settings.call_timeout());
         // `--wait`, else `--timeout`, else the source's own `call_timeout`.
-        let limit = arguments.discovery.wait_limit().or(arguments.timeout).or(own).unwrap_or_default();
+        let limit = arguments.discovery.wait.or(arguments.timeout).or(own).unwrap_or_default();
         session.ensure_for_call(required, source, limit).await;
     }
     // Before the call: a stale schema may explain why the source rejects the arguments.

@@ -6,7 +6,6 @@ use clap::{Args, CommandFactory};
 use clap_complete::Shell;
 use toolcrib::Result;
 
-use crate::exit::CommandOutcome;
 use crate::{arguments, output};
 
 /// Print the completion script of a shell
@@ -21,9 +20,8 @@ pub(crate) struct Arguments {
 }
 
 /// Prints the script to stdout.
-pub(crate) fn run(arguments: &Arguments) -> Result<CommandOutcome> {
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(arguments.shell, &mut arguments::Arguments::command(), "toolcrib", &mut script);
-    output::print_line(&String::from_utf8_lossy(&script))?;
-    Ok(CommandOutcome::Success)
+    output::print_line(&String::from_utf8_lossy(&script))
 }

@@ -8,7 +8,6 @@ use toolcrib::Result;
 use toolcrib::core::text::sanitize;
 
 use crate::arguments::CommonArguments;
-use crate::exit::CommandOutcome;
 use crate::output;
 use crate::session::CliSession;
 
@@ -18,15 +17,12 @@ use crate::session::CliSession;
 pub(crate) struct Arguments {}
 
 /// Prints the merged configuration as JSON, or as YAML with origins.
-pub(crate) async fn run(common: &CommonArguments, _: Arguments) -> Result<CommandOutcome> {
+pub(crate) async fn run(common: &CommonArguments, _: Arguments) -> Result<()> {
     let session = CliSession::open_read_only(common).await?;
     let merged = session.registry.configuration().show(&session.loaded_config, &session.data_directory);
     session.close().await;
-    if common.json {
-        output::print_json(&merged)?;
-    } else {
+    common.print(&merged, || {
         let text = sanitize(&human::render_config(&merged));
-        output::print_line(&human::dim_comments(&text, output::is_stdout_colored()))?;
-    }
-    Ok(CommandOutcome::Success)
+        human::dim_comments(&text, output::is_stdout_colored())
+    })
 }

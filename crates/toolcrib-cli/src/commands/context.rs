@@ -10,8 +10,6 @@ use toolcrib::{Code, Error, Result};
 
 use crate::arguments::CommonArguments;
 use crate::discovery_wait::{DiscoveryArguments, PartialResponse};
-use crate::exit::CommandOutcome;
-use crate::output;
 use crate::session::CliSession;
 
 /// Print the summary for a system prompt: some tools of each source, and how to find the others
@@ -37,7 +35,7 @@ fn parse_budget(text: &str) -> Result<usize, String> {
 }
 
 /// Prints the summary to stdout, so that it can be appended to a prompt, and the savings to stderr.
-pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
+pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<()> {
     let budget = SummaryBudget::from_tokens(arguments.budget)?;
     // Loading the tokenizer takes a while; do it during discovery.
     let tokenizer_load = tokio::task::spawn_blocking(tokens::load_tokenizer);
@@ -49,16 +47,12 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
     tokenizer_load.await.map_err(|error| Error::new(Code::Internal, "cannot load the tokenizer").with_cause(error))?;
     let summary = session.registry.view(&CliSession::caller()).summary(budget);
     session.close().await;
-    if common.json {
-        output::print_json(&PartialResponse { response: &summary, missing })?;
-    } else {
-        output::print_line(&summary.text)?;
-    }
+    common.print(&PartialResponse { response: &summary, missing }, || summary.text.clone())?;
     // Nothing is saved without tools.
     if summary.tools > 0 {
         common.hint(&format!("hint: {}", describe_savings(&summary)));
     }
-    Ok(CommandOutcome::Success)
+    Ok(())
 }
 
 /// Returns text such as `412 tokens instead of 61,230 (99.3 % less)`. Without a saving, as with a few small tools,

@@ -25,7 +25,7 @@ use crate::arguments::CommonArguments;
 use crate::exit::CommandOutcome;
 use crate::plural::pluralize;
 use crate::session::{self, CliSession};
-use crate::{color, output, progress};
+use crate::{color, progress};
 
 /// Check configuration, store and sources, and print how to fix problems
 #[derive(Debug, Args)]
@@ -81,11 +81,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
     // Last, and always: it depends neither on configuration nor on store.
     checks.push(environment::check_guard().await);
     let failed = checks.iter().filter(|check| check.status == CheckStatus::Fail).count();
-    if common.json {
-        output::print_json(&json!({ "checks": checks }))?;
-    } else {
-        output::print_line(&render_checks(&checks))?;
-    }
+    common.print(&json!({ "checks": checks }), || render_checks(&checks))?;
     Ok(if failed > 0 { CommandOutcome::Failure } else { CommandOutcome::Success })
 }
 

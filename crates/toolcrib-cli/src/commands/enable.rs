@@ -14,49 +14,19 @@ use toolcrib::registry::{EnableTarget, EnabledState};
 use toolcrib::{Code, Error, Result, SourceId};
 
 use crate::arguments::CommonArguments;
-use crate::exit::CommandOutcome;
-use crate::output;
 use crate::session::CliSession;
 
-/// Enable sources or single tools
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Examples:\n  toolcrib enable github\n  toolcrib enable github__delete_repository files/write_file"
-)]
-pub(crate) struct EnableArguments {
+pub(crate) struct Arguments {
     /// A source's id, or a tool as `source__tool`, `source/tool`, or by its own name when it is unique
     #[arg(value_name = "SOURCE-OR-TOOL", required = true)]
     names: Vec<String>,
-}
-
-/// Disable sources or single tools: agents no longer see them, but they stay declared
-#[derive(Debug, Args)]
-#[command(
-    after_help = "Examples:\n  toolcrib disable github\n  toolcrib disable github__delete_repository files/write_file"
-)]
-pub(crate) struct DisableArguments {
-    /// A source's id, or a tool as `source__tool`, `source/tool`, or by its own name when it is unique
-    #[arg(value_name = "SOURCE-OR-TOOL", required = true)]
-    names: Vec<String>,
-}
-
-/// Runs `toolcrib enable`.
-pub(crate) async fn enable(common: &CommonArguments, arguments: EnableArguments) -> Result<CommandOutcome> {
-    run(common, &arguments.names, EnabledState::Enabled).await
-}
-
-/// Runs `toolcrib disable`.
-pub(crate) async fn disable(common: &CommonArguments, arguments: DisableArguments) -> Result<CommandOutcome> {
-    run(common, &arguments.names, EnabledState::Disabled).await
 }
 
 /// Switches the named sources and tools. Offline: no source is contacted.
-async fn run(common: &CommonArguments, names: &[String], new_state: EnabledState) -> Result<CommandOutcome> {
+pub(crate) async fn run(common: &CommonArguments, arguments: Arguments, new_state: EnabledState) -> Result<()> {
     let session = CliSession::open_offline(common).await?;
-    let result = set_all_enabled(&session, names, new_state).await;
-    session.close().await;
-    result?;
-    Ok(CommandOutcome::Success)
+    session.run_and_close(async |session| set_all_enabled(session, &arguments.names, new_state).await).await
 }
 
 /// Resolves all names first, so that an unknown one changes nothing.
@@ -80,11 +50,7 @@ async fn set_enabled(session: &CliSession, target: EnableTarget, new_state: Enab
     let outcome = session.registry.sources().set_enabled(target, new_state, CliSession::actor()).await?;
     let name = outcome.target.name();
     let already = if outcome.changed { "" } else { "already " };
-    if session.common.json {
-        output::print_json(&outcome)?;
-    } else {
-        output::print_line(&format!("{name}: {already}{}", new_state.as_str()))?;
-    }
+    session.common.print(&outcome, || format!("{name}: {already}{}", new_state.as_str()))?;
     if let EnableTarget::Source(id) = &outcome.target {
         hint_override(session, id);
     }

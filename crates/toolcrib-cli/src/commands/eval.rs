@@ -16,9 +16,7 @@ use toolcrib::catalog::search::eval::{LabelledSet, MeanScores, NamedText, Scores
 use toolcrib::{Code, Error, Result};
 
 use crate::arguments::CommonArguments;
-use crate::exit::CommandOutcome;
 use crate::model::ModelArguments;
-use crate::output;
 use crate::table::Table;
 
 /// Measure search on a labelled set: recall, NDCG, MRR and times
@@ -56,7 +54,7 @@ struct EvalReport {
 }
 
 /// Reads the set, runs every query and prints the means.
-pub(crate) fn run(common: &CommonArguments, arguments: &Arguments) -> Result<CommandOutcome> {
+pub(crate) fn run(common: &CommonArguments, arguments: &Arguments) -> Result<()> {
     let search_mode = arguments.model.search_mode()?;
     let tools = read_file(&arguments.tools)?;
     let queries = read_file(&arguments.queries)?;
@@ -91,12 +89,7 @@ pub(crate) fn run(common: &CommonArguments, arguments: &Arguments) -> Result<Com
     times.sort_unstable();
     let percentile = |share: f64| times.get((times.len() as f64 * share) as usize).map_or(0, to_micros);
     let report = EvalReport { means: scores.means(), p50_us: percentile(0.5), p99_us: percentile(0.99) };
-    if common.json {
-        output::print_json(&report)?
-    } else {
-        output::print_line(&render_table(&report))?
-    }
-    Ok(CommandOutcome::Success)
+    common.print(&report, || render_table(&report))
 }
 
 /// Whole microseconds.

@@ -6,11 +6,10 @@
 
 use clap::Args;
 use toolcrib::config::{Secrets, export, export_json, masked_keys};
+use toolcrib::registry::SourceView;
 use toolcrib::{Result, Source};
 
 use crate::arguments::CommonArguments;
-use crate::exit::CommandOutcome;
-use crate::output;
 use crate::session::CliSession;
 
 /// Print all sources as a configuration file
@@ -28,20 +27,17 @@ pub(crate) struct Arguments {
 }
 
 /// Prints the configuration to stdout, and hints about masked or literal secrets to stderr.
-pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
+pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<()> {
     let session = CliSession::open_read_only(common).await?;
     // Read everything before closing; an invalid declaration cannot be exported, only named.
     let declarations = session.registry.sources().declarations();
-    let unusable: Vec<String> = session.registry.sources().list().into_iter().filter_map(invalid_source_id).collect();
+    let mut unusable = session.registry.sources().list();
+    unusable.retain(|source| source.transport.is_none());
     session.close().await;
     let sources: Vec<&Source> = declarations.iter().map(|(_, source)| source).collect();
     let secrets = if arguments.secrets { Secrets::Plain } else { Secrets::Masked };
-    if common.json {
-        output::print_json(&export_json(&sources, secrets))?;
-    } else {
-        output::print_line(&export(&sources, secrets))?;
-    }
-    for id in unusable {
+    common.print(&export_json(&sources, secrets), || export(&sources, secrets))?;
+    for SourceView { id, .. } in unusable {
         common.hint(&format!(
             "warning: `{id}` has an invalid declaration and is left out; `toolcrib sources` shows the error"
         ));
@@ -65,10 +61,5 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
             ),
         });
     }
-    Ok(CommandOutcome::Success)
-}
-
-/// Returns the id of a source with an invalid declaration, which has no transport.
-fn invalid_source_id(source: toolcrib::registry::SourceView) -> Option<String> {
-    source.transport.is_none().then(|| source.id.to_string())
+    Ok(())
 }

@@ -21,8 +21,6 @@ use toolcrib::store::DiscoveryCheck;
 use toolcrib::{Result, clock::Clock};
 
 use crate::arguments::CommonArguments;
-use crate::exit::CommandOutcome;
-use crate::output;
 use crate::plural::pluralize;
 use crate::session::CliSession;
 
@@ -54,29 +52,19 @@ pub(crate) struct Arguments {
 }
 
 /// Loads and prints the entries.
-pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
+pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<()> {
     let session = CliSession::open_offline(common).await?;
-    let result = if arguments.checks {
-        load_checks(&session, &arguments).await.map(HistoryEntries::Checks)
-    } else {
-        load_records(&session, &arguments).await.map(HistoryEntries::Records)
-    };
-    session.close().await;
-    match result? {
-        HistoryEntries::Records(records) if common.json => output::print_json(&json!({ "records": records }))?,
-        HistoryEntries::Checks(checks) if common.json => output::print_json(&json!({ "checks": checks }))?,
-        HistoryEntries::Records(records) if records.is_empty() => output::print_line("no matching records")?,
-        HistoryEntries::Checks(checks) if checks.is_empty() => output::print_line("no matching discoveries")?,
-        HistoryEntries::Records(records) => output::print_line(&render_records(&records))?,
-        HistoryEntries::Checks(checks) => output::print_line(&render_checks(&checks))?,
-    }
-    Ok(CommandOutcome::Success)
-}
-
-/// The entries to print.
-enum HistoryEntries {
-    Records(Vec<HistoryRecord>),
-    Checks(Vec<DiscoveryCheck>),
+    let (report, text) = session
+        .run_and_close(async |session| {
+            if arguments.checks {
+                let checks = load_checks(session, &arguments).await?;
+                return Ok((json!({ "checks": checks }), render_checks(&checks)));
+            }
+            let records = load_records(session, &arguments).await?;
+            Ok((json!({ "records": records }), render_records(&records)))
+        })
+        .await?;
+    common.print(&report, || text)
 }
 
 /// Loads the latest matching journal records, oldest first.
@@ -124,6 +112,9 @@ fn resolve_source(session: &CliSession, name: Option<&str>) -> Result<Option<Sou
 
 /// Renders one line per record.
 fn render_records(records: &[HistoryRecord]) -> String {
+    if records.is_empty() {
+        return "no matching records".to_owned();
+    }
     // Columns are padded to the widest cell; the actor may be the name of a token, so it is truncated.
     let number_width = records.iter().map(|record| record.seq.to_string().len()).max().unwrap_or(0) + 1;
     let actor_width = records.iter().map(|record| sanitize_truncated(&record.actor, 20).len()).max().unwrap_or(0);
@@ -144,6 +135,9 @@ fn format_timestamp(at: Timestamp) -> String {
 
 /// Renders one line per discovery.
 fn render_checks(checks: &[DiscoveryCheck]) -> String {
+    if checks.is_empty() {
+        return "no matching discoveries".to_owned();
+    }
     let widest = checks.iter().map(|check| check.source.as_str().len()).max().unwrap_or(0);
     let line = |check: &DiscoveryCheck| {
         let result = match (&check.error, check.tool_count) {

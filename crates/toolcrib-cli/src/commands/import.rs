@@ -83,9 +83,8 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
     } else {
         CliSession::open_offline(common).await?
     };
-    let results = import_all(&session, &config_files, arguments.dry_run).await;
-    session.close().await;
-    let results = results?;
+    let import = async |session: &CliSession| import_all(session, &config_files, arguments.dry_run).await;
+    let results = session.run_and_close(import).await?;
     let warnings: Vec<String> =
         config_files.iter().flat_map(|config_file| &config_file.warnings).map(ConfigDiagnostic::to_string).collect();
     for warning in &warnings {

@@ -7,12 +7,10 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::json;
-use toolcrib::core::ResultExt;
 use toolcrib::{Code, Error, Result};
 
 use crate::arguments::CommonArguments;
-use crate::exit::CommandOutcome;
-use crate::output;
+use crate::session::working_directory;
 
 /// Name of the file that is written.
 const CONFIG_FILE_NAME: &str = "toolcrib.yaml";
@@ -33,8 +31,8 @@ pub(crate) struct Arguments {
 }
 
 /// Writes the template, unless there is a configuration.
-pub(crate) fn run(common: &CommonArguments, arguments: &Arguments) -> Result<CommandOutcome> {
-    let directory = std::env::current_dir().context(Code::ConfigInvalid, "the working directory cannot be read")?;
+pub(crate) fn run(common: &CommonArguments, arguments: &Arguments) -> Result<()> {
+    let directory = working_directory()?;
     if !arguments.force
         && let Some(file) = find_existing_config(&directory)
     {
@@ -45,14 +43,12 @@ pub(crate) fn run(common: &CommonArguments, arguments: &Arguments) -> Result<Com
     let file = directory.join(CONFIG_FILE_NAME);
     std::fs::write(&file, CONFIG_TEMPLATE)
         .map_err(|error| Error::new(Code::ConfigInvalid, format!("cannot write `{}`: {error}", file.display())))?;
-    if common.json {
-        output::print_json(&json!({ "file": file }))?;
-    } else {
-        output::print_line(&format!(
+    common.print(&json!({ "file": file }), || {
+        format!(
             "wrote `{}`\nnext: declare a source in it and run `toolcrib trust`, or run `toolcrib add NAME -- COMMAND`",
             file.display()
-        ))?;
-    }
+        )
+    })?;
     // Both formats can coexist, but only one is read.
     if directory.join(".mcp.json").is_file() {
         common.hint(
@@ -60,7 +56,7 @@ pub(crate) fn run(common: &CommonArguments, arguments: &Arguments) -> Result<Com
              `toolcrib import .mcp.json` imports its sources",
         );
     }
-    Ok(CommandOutcome::Success)
+    Ok(())
 }
 
 /// Returns a configuration file that exists in the directory.

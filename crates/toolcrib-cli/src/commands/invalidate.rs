@@ -9,7 +9,6 @@ use serde_json::json;
 use toolcrib::{Result, SourceId};
 
 use crate::arguments::CommonArguments;
-use crate::exit::CommandOutcome;
 use crate::output;
 use crate::session::CliSession;
 
@@ -23,11 +22,9 @@ pub(crate) struct Arguments {
 }
 
 /// Invalidates and prints the affected sources.
-pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
+pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<()> {
     let session = CliSession::open_offline(common).await?;
-    let result = invalidate(&session, &arguments.sources).await;
-    session.close().await;
-    let sources = result?;
+    let sources = session.run_and_close(async |session| invalidate(session, &arguments.sources).await).await?;
     if common.json {
         output::print_json(&json!({ "invalidated": sources }))?;
     } else if sources.is_empty() {
@@ -36,7 +33,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
     for source in sources.iter().filter(|_| !common.json) {
         output::print_line(&format!("{source}: stale; refreshed at its next use"))?;
     }
-    Ok(CommandOutcome::Success)
+    Ok(())
 }
 
 /// Invalidates the named sources, or all; returns their ids.

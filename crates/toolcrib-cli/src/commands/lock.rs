@@ -15,7 +15,6 @@ use toolcrib::{Code, Error, Result, SourceId};
 
 use crate::arguments::CommonArguments;
 use crate::discovery_wait::DiscoveryArguments;
-use crate::exit::CommandOutcome;
 use crate::output;
 use crate::plural::pluralize;
 use crate::session::CliSession;
@@ -44,7 +43,7 @@ pub(crate) struct Arguments {
 }
 
 /// Refreshes the sources, then writes or prints the lockfile. All or nothing, unless `--cached` is given.
-pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
+pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<()> {
     let session = CliSession::open(common).await?;
     let required = arguments.discovery.required_freshness_or(RequiredFreshness::Fresh);
     let ensured = session.ensure(required, None, arguments.discovery.wait_policy_for_all()).await;
@@ -81,7 +80,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
         let sources = pluralize(lock.sources.len(), "source");
         output::print_line(&format!("{}: {tools} of {sources}", path.display()))?;
     }
-    Ok(CommandOutcome::Success)
+    Ok(())
 }
 
 /// Returns the enabled sources whose current tool list could not be read, and those without any cached list. The

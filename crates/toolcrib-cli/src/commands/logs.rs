@@ -10,7 +10,6 @@ use toolcrib::redact::Redactor;
 use toolcrib::{Code, Error, Result, SourceId};
 
 use crate::arguments::CommonArguments;
-use crate::exit::CommandOutcome;
 use crate::output;
 use crate::session::CliSession;
 
@@ -26,16 +25,16 @@ pub(crate) struct Arguments {
 }
 
 /// Prints the lines, or a hint why there are none.
-pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
+pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<()> {
     let session = CliSession::open_read_only(common).await?;
-    let log = session
-        .find_source(&arguments.source)
-        .and_then(|id| Ok((read_last_lines(&session, &id, arguments.lines)?, id)));
-    // Asked before the session closes, to explain an empty log.
-    let has_process = |id: &SourceId| session.registry.sources().get(id).is_some_and(|source| source.command.is_some());
-    let log = log.map(|(lines, id)| (lines, has_process(&id), id));
-    session.close().await;
-    let (lines, has_process, id) = log?;
+    let (id, lines, has_process) = session
+        .run_and_close(async |session| {
+            let id = session.find_source(&arguments.source)?;
+            let lines = read_last_lines(session, &id, arguments.lines)?;
+            let has_process = session.registry.sources().get(&id).is_some_and(|source| source.command.is_some());
+            Ok((id, lines, has_process))
+        })
+        .await?;
     if common.json {
         output::print_json(&json!({ "source": id, "lines": lines }))?;
     } else if !lines.is_empty() {
@@ -45,7 +44,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
     } else {
         common.hint(&format!("`{id}` is not a program that Toolcrib starts, so it has no log"));
     }
-    Ok(CommandOutcome::Success)
+    Ok(())
 }
 
 /// Reads the last lines of the log, without terminal control characters and with the source's secrets redacted.

@@ -6,7 +6,6 @@ use clap::{Args, CommandFactory};
 use toolcrib::{Code, Error, Result};
 
 use crate::arguments;
-use crate::exit::CommandOutcome;
 
 /// Write the man pages of all commands into a directory
 #[derive(Debug, Args)]
@@ -18,11 +17,10 @@ pub(crate) struct Arguments {
 
 /// Creates the directory if needed and overwrites existing pages. The pages are those of the plain command, without
 /// the groups of `toolcrib --help`.
-pub(crate) fn run(arguments: &Arguments) -> Result<CommandOutcome> {
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let directory = &arguments.directory;
     let command = arguments::Arguments::command();
-    std::fs::create_dir_all(directory).and_then(|()| clap_mangen::generate_to(command, directory)).map_err(
-        |error| Error::new(Code::BadRequest, format!("cannot write man pages to `{}`: {error}", directory.display())),
-    )?;
-    Ok(CommandOutcome::Success)
+    std::fs::create_dir_all(directory).and_then(|()| clap_mangen::generate_to(command, directory)).map_err(|error| {
+        Error::new(Code::BadRequest, format!("cannot write man pages to `{}`: {error}", directory.display()))
+    })
 }

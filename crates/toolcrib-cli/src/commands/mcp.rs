@@ -10,7 +10,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use tokio_util::sync::CancellationToken;
 use toolcrib::catalog::tokens;
 use toolcrib::config::{Expose, ExposeMode};
@@ -21,7 +21,7 @@ use url::Url;
 
 use super::serve;
 use crate::arguments::CommonArguments;
-use crate::exit::{CommandOutcome, ShutdownSignals};
+use crate::exit::ShutdownSignals;
 use crate::session::CliSession;
 
 /// Serve MCP on stdio, for clients that start a program (Claude Desktop, Cursor, an IDE)
@@ -34,8 +34,8 @@ use crate::session::CliSession;
 pub(crate) struct Arguments {
     /// Tools to list: `full` all tools, `search` the three meta tools (search, describe, call) and the essential tools,
     /// `auto` one or the other by the size of the catalogue in tokens; by default `expose.mode` of the configuration
-    #[arg(long, value_name = "MODE")]
-    mode: Option<ModeArgument>,
+    #[arg(long, value_name = "MODE", value_parser = ["auto", "search", "full"])]
+    mode: Option<String>,
     /// Forward all requests to the `toolcrib serve` at this URL
     #[arg(long, value_name = "URL")]
     connect: Option<Url>,
@@ -45,31 +45,14 @@ pub(crate) struct Arguments {
     token: Option<String>,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum ModeArgument {
-    Auto,
-    Search,
-    Full,
-}
-
-impl From<ModeArgument> for ExposeMode {
-    fn from(mode: ModeArgument) -> ExposeMode {
-        match mode {
-            ModeArgument::Auto => ExposeMode::Auto,
-            ModeArgument::Search => ExposeMode::Search,
-            ModeArgument::Full => ExposeMode::Full,
-        }
-    }
-}
-
 /// Runs until the client closes stdin, or a shutdown signal.
-pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
+pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<()> {
     let shutdown_signals = ShutdownSignals::listen();
     if std::io::stdin().is_terminal() {
         common
             .hint("hint: this command speaks MCP on stdin and stdout, for an MCP client that starts it (see `--help`)");
     }
-    let mode = arguments.mode.map(ExposeMode::from);
+    let mode = arguments.mode.as_deref().and_then(ExposeMode::parse);
     match arguments.connect {
         Some(url) => {
             let url = endpoint_url(url, mode)?;
@@ -100,7 +83,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
             session.close_within_timeout().await;
         }
     }
-    Ok(CommandOutcome::Success)
+    Ok(())
 }
 
 /// Timeout of each shutdown step. There are three steps after the two seconds for calls in flight, so that everything

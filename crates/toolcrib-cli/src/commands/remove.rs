@@ -8,9 +8,8 @@ use serde_json::json;
 use toolcrib::{Code, Error, Result};
 
 use crate::arguments::CommonArguments;
-use crate::exit::CommandOutcome;
+use crate::plural::pluralize;
 use crate::session::CliSession;
-use crate::{output, plural};
 
 /// Remove a source that `add` or `import` declared, with its tools
 #[derive(Debug, Args)]
@@ -21,12 +20,9 @@ pub(crate) struct Arguments {
 }
 
 /// Removes the source and prints how many tools went with it.
-pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
+pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<()> {
     let session = CliSession::open_offline(common).await?;
-    let result = remove(&session, &arguments.source).await;
-    session.close().await;
-    result?;
-    Ok(CommandOutcome::Success)
+    session.run_and_close(async |session| remove(session, &arguments.source).await).await
 }
 
 /// Removes one source by name.
@@ -40,9 +36,6 @@ async fn remove(session: &CliSession, name: &str) -> Result<()> {
     // Count before removing.
     let tools = session.registry.sources().get(&id).map_or(0, |source| source.tool_count);
     session.registry.sources().remove(&id, CliSession::actor()).await?;
-    if session.common.json {
-        output::print_json(&json!({ "source": id, "removed": true, "tools": tools }))
-    } else {
-        output::print_line(&format!("removed `{id}` and its {}", plural::pluralize(tools, "tool")))
-    }
+    let report = json!({ "source": id, "removed": true, "tools": tools });
+    session.common.print(&report, || format!("removed `{id}` and its {}", pluralize(tools, "tool")))
 }

@@ -9,7 +9,6 @@ use toolcrib::catalog::search::{Hit, Query};
 
 use crate::arguments::CommonArguments;
 use crate::discovery_wait::{DiscoveryArguments, PartialResponse};
-use crate::exit::CommandOutcome;
 use crate::model::ModelArguments;
 use crate::session::CliSession;
 use crate::{color, output};
@@ -41,7 +40,7 @@ pub(crate) struct Arguments {
 }
 
 /// Searches the tools visible to commands, after discovering what is missing.
-pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
+pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<()> {
     let search_mode = arguments.model.search_mode()?;
     let session = CliSession::open(common).await?;
     let source = arguments.source.as_deref().map(|name| session.find_source(name)).transpose()?;
@@ -66,7 +65,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
     if let Some(hint) = &results.hint {
         common.hint(&format!("hint: {hint}"));
     }
-    Ok(CommandOutcome::Success)
+    Ok(())
 }
 
 /// Renders the line that an agent gets, with the name in bold.

@@ -19,7 +19,7 @@ use toolcrib::{Code, Error, Registry, Result};
 use toolcrib_server::{HttpServer, McpService, ServerConfig, bind};
 
 use crate::arguments::CommonArguments;
-use crate::exit::{CommandOutcome, HangupSignal, ShutdownSignals};
+use crate::exit::{HangupSignal, ShutdownSignals};
 use crate::output;
 use crate::session::CliSession;
 
@@ -47,7 +47,7 @@ pub(crate) struct Arguments {
 }
 
 /// Binds the address, opens the session, serves, and closes within the drain timeout.
-pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
+pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<()> {
     // Register the handlers first: a supervisor that reads `listening` may send a signal at once.
     let mut shutdown_signals = ShutdownSignals::listen();
     let hangup_signal = HangupSignal::listen();
@@ -57,7 +57,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
     let result =
         serve(common, &session, listener, arguments.require_token, (&mut shutdown_signals, hangup_signal)).await;
     session.close_within_timeout().await;
-    result.map(|()| CommandOutcome::Success)
+    result
 }
 
 /// Builds the HTTP server and runs it with the configuration watcher until shutdown. Does not close the session: the

@@ -3,14 +3,17 @@
 //! The table has the columns of `SourceView`; the demo prints the same table. `serialized_name` keeps its words equal
 //! to those of the JSON.
 
+use std::time::Duration;
+
 use clap::Args;
 use serde_json::json;
 use toolcrib::Result;
+use toolcrib::clock::Clock;
+use toolcrib::core::Timestamp;
 use toolcrib::core::time::format_duration;
 use toolcrib::registry::SourceView;
 
 use crate::arguments::CommonArguments;
-use crate::exit::CommandOutcome;
 use crate::output;
 use crate::session::CliSession;
 use crate::table::Table;
@@ -23,7 +26,7 @@ use crate::table::Table;
 pub(crate) struct Arguments {}
 
 /// Prints the table, or the sources as JSON.
-pub(crate) async fn run(common: &CommonArguments, _: Arguments) -> Result<CommandOutcome> {
+pub(crate) async fn run(common: &CommonArguments, _: Arguments) -> Result<()> {
     let session = CliSession::open_offline(common).await?;
     let sources = session.registry.sources().list();
     if common.json {
@@ -36,7 +39,7 @@ pub(crate) async fn run(common: &CommonArguments, _: Arguments) -> Result<Comman
         )?;
     }
     session.close().await;
-    Ok(CommandOutcome::Success)
+    Ok(())
 }
 
 /// Returns the table of sources, as the demo prints it, too.
@@ -64,14 +67,19 @@ pub(crate) fn serialized_name(value: &impl serde::Serialize) -> String {
     serde_json::to_value(value).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
-/// Formats the time since: `3m ago`. Rounds down to one unit.
-pub(crate) fn format_ago(at: toolcrib::core::Timestamp) -> String {
-    let seconds = toolcrib::clock::Clock::system().now().since(at).as_secs();
+/// Formats the time since: `3m ago`.
+pub(crate) fn format_ago(at: Timestamp) -> String {
+    format!("{} ago", format_age(Clock::system().now().since(at)))
+}
+
+/// Formats an age, rounded down to one unit.
+pub(crate) fn format_age(age: Duration) -> String {
+    let seconds = age.as_secs();
     // Minutes below an hour, whole hours above: an age in a list needs no more precision.
     let rounded = match seconds {
         0..=59 => seconds,
         60..=3_599 => seconds / 60 * 60,
         _ => seconds / 3_600 * 3_600,
     };
-    format!("{} ago", format_duration(std::time::Duration::from_secs(rounded)))
+    format_duration(Duration::from_secs(rounded))
 }

@@ -8,13 +8,10 @@ use std::time::Duration;
 
 use clap::Args;
 use toolcrib::Result;
-use toolcrib::core::time::format_duration;
 use toolcrib::registry::Stats;
 
 use crate::arguments::CommonArguments;
-use crate::commands::sources::format_ago;
-use crate::exit::CommandOutcome;
-use crate::output;
+use crate::commands::sources::{format_age, format_ago};
 use crate::session::CliSession;
 use crate::table::Table;
 
@@ -26,19 +23,14 @@ use crate::table::Table;
 pub(crate) struct Arguments {}
 
 /// Loads the stored counts and prints them.
-pub(crate) async fn run(common: &CommonArguments, _: Arguments) -> Result<CommandOutcome> {
+pub(crate) async fn run(common: &CommonArguments, _: Arguments) -> Result<()> {
     let session = CliSession::open_offline(common).await?;
     let loaded = session.registry.statistics().load().await;
     let stats = session.registry.statistics().totals();
     // Close the session before reporting an error of the store.
     session.close().await;
     loaded?;
-    if common.json {
-        output::print_json(&stats)?;
-    } else {
-        output::print_line(&render_stats(&stats))?;
-    }
-    Ok(CommandOutcome::Success)
+    common.print(&stats, || render_stats(&stats))
 }
 
 /// Renders totals, then a table of sources and one of called tools. Tools that were never called have no row.
@@ -54,7 +46,7 @@ fn render_stats(stats: &Stats) -> String {
         for source in &stats.sources {
             table.add_row(vec![
                 source.id.to_string(),
-                source.cache_age_ms.map_or_else(|| "never".to_owned(), format_age),
+                source.cache_age_ms.map_or_else(|| "never".to_owned(), |age| format_age(Duration::from_millis(age))),
                 if source.expired { "yes" } else { "no" }.to_owned(),
                 source.hits.to_string(),
                 source.misses.to_string(),
@@ -76,14 +68,4 @@ fn render_stats(stats: &Stats) -> String {
         text.push_str(&format!("\n{}", table.render()));
     }
     text
-}
-
-/// Formats an age, rounded down to one unit.
-fn format_age(millis: u64) -> String {
-    let unit = match millis {
-        0..60_000 => 1_000,
-        60_000..3_600_000 => 60_000,
-        _ => 3_600_000,
-    };
-    format_duration(Duration::from_millis(millis / unit * unit))
 }

@@ -20,7 +20,6 @@ use toolcrib::registry::{CreatedToken, TokenView};
 use toolcrib::{Registry, Result};
 
 use crate::arguments::CommonArguments;
-use crate::exit::CommandOutcome;
 use crate::output;
 use crate::session::CliSession;
 use crate::table::Table;
@@ -75,11 +74,9 @@ fn parse_expiry(text: &str) -> Result<Duration, String> {
 }
 
 /// Runs the subcommand.
-pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
+pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<()> {
     let session = CliSession::open_offline(common).await?;
-    let result = run_command(common, &session.registry, arguments.action).await;
-    session.close().await;
-    result.map(|()| CommandOutcome::Success)
+    session.run_and_close(async |session| run_command(common, &session.registry, arguments.action).await).await
 }
 
 /// Runs one subcommand against the registry.
@@ -94,22 +91,15 @@ async fn run_command(common: &CommonArguments, registry: &Registry, action: Toke
         TokenCommand::List => print_list(&registry.tokens().list()),
         TokenCommand::Revoke { name } => {
             let token = registry.tokens().revoke(&name, CliSession::actor()).await?;
-            if common.json {
-                output::print_json(&json!({ "id": token.id, "name": token.name, "revoked": true }))
-            } else {
-                output::print_line(&format!("revoked `{}` ({})", token.name, token.role))
-            }
+            let report = json!({ "id": token.id, "name": token.name, "revoked": true });
+            common.print(&report, || format!("revoked `{}` ({})", token.name, token.role))
         }
     }
 }
 
 /// Prints the token alone to stdout, so that a script can capture it, and its description to stderr.
 fn print_created(common: &CommonArguments, created: &CreatedToken) -> Result<()> {
-    if common.json {
-        output::print_json(created)?
-    } else {
-        output::print_line(&created.token)?
-    }
+    common.print(created, || created.token.clone())?;
     let TokenView { name, role, expires_at, .. } = &created.view;
     let until = expires_at.map(|at| format!(", until {at}")).unwrap_or_default();
     common.hint(&format!(

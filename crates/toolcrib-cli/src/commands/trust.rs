@@ -16,8 +16,7 @@ use toolcrib::core::source::SourceKind;
 use toolcrib::{Code, Error, Result, Source, SourceId};
 
 use crate::arguments::CommonArguments;
-use crate::exit::CommandOutcome;
-use crate::{output, session, source_summary};
+use crate::{session, source_summary};
 
 /// Source keys that the summary line of a source already shows.
 const SUMMARIZED_KEYS: [&str; 9] =
@@ -35,7 +34,7 @@ does not ask about further restrictions. A file named by `--config` needs no tru
 pub(crate) struct Arguments {}
 
 /// Records the trust and prints what it permits.
-pub(crate) fn run(common: &CommonArguments, _: &Arguments) -> Result<CommandOutcome> {
+pub(crate) fn run(common: &CommonArguments, _: &Arguments) -> Result<()> {
     // No session: trust is recorded in a file of the user, and neither store nor sources are needed.
     let loaded_config = session::load_config(common)?;
     let Some(file) = loaded_config.file.clone() else {
@@ -44,34 +43,24 @@ pub(crate) fn run(common: &CommonArguments, _: &Arguments) -> Result<CommandOutc
     };
     // Without a project part the file was named with `--config`, is the user's own, or has no settings.
     let Some(project) = loaded_config.project.clone() else {
-        if common.json {
-            output::print_json(&json!({ "file": file, "trusted": true, "changed": false, "sources": [] }))?;
-        } else {
-            output::print_line(&format!(
-                "`{}` needs no trust: it was named with `--config`, is your user configuration, or is empty",
-                file.display()
-            ))?;
-        }
-        return Ok(CommandOutcome::Success);
+        return common.print(&json!({ "file": file, "trusted": true, "changed": false, "sources": [] }), || {
+            let file = file.display();
+            format!("`{file}` needs no trust: it was named with `--config`, is your user configuration, or is empty")
+        });
     };
     let was_trusted = project.is_trusted();
     // Also for a file that is trusted already: the servers in its documents are recorded again.
     loaded_config.accept_project()?;
-    if common.json {
-        let sources: Vec<Value> =
-            project.config.sources.iter().map(|declaration| source_json(&project, declaration)).collect();
-        let settings = settings_to_trust(&project.config);
-        output::print_json(&json!({
-            "file": file, "trusted": true, "changed": !was_trusted, "sources": sources, "settings": settings,
-        }))?;
-        return Ok(CommandOutcome::Success);
-    }
-    let state = if was_trusted { "is trusted already" } else { "is trusted now" };
-    output::print_line(&format!("`{}` {state}:", file.display()))?;
-    for line in trust_lines(&project) {
-        output::print_line(&line)?;
-    }
-    Ok(CommandOutcome::Success)
+    let sources: Vec<Value> =
+        project.config.sources.iter().map(|declaration| source_json(&project, declaration)).collect();
+    let settings = settings_to_trust(&project.config);
+    let report = json!({
+        "file": file, "trusted": true, "changed": !was_trusted, "sources": sources, "settings": settings,
+    });
+    common.print(&report, || {
+        let state = if was_trusted { "is trusted already" } else { "is trusted now" };
+        format!("`{}` {state}:\n{}", file.display(), trust_lines(&project).join("\n"))
+    })
 }
 
 /// Returns everything that trusting a project file permits, one line each: what each source runs or contacts, its

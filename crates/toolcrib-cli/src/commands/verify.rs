@@ -14,7 +14,6 @@ use toolcrib::{Result, store};
 
 use crate::arguments::CommonArguments;
 use crate::exit::CommandOutcome;
-use crate::output;
 use crate::plural::pluralize;
 use crate::session::{CliSession, store_url};
 
@@ -68,11 +67,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
     let verification = session.registry.store().verify().await;
     session.close().await;
     let report = VerifyReport { verification: verification?, acceptance };
-    if common.json {
-        output::print_json(&report)?;
-    } else {
-        output::print_line(&render_report(&report, arguments.accept_damage))?;
-    }
+    common.print(&report, || render_report(&report, arguments.accept_damage))?;
     // A record of a newer version that must not be ignored counts as a failure, too.
     let is_sound = report.verification.faults.is_empty() && report.verification.upgrade.is_none();
     Ok(if is_sound { CommandOutcome::Success } else { CommandOutcome::Failure })

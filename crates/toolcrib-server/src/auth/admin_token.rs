@@ -64,12 +64,13 @@ fn create(data_dir: &Path, path: &Path) -> io::Result<String> {
     fs::read_to_string(path)
 }
 
-/// Options that create a new file which only its owner may read and write.
-#[cfg(unix)]
+/// Options that create a new file which only its owner may read and write. On systems other than Unix, a new file
+/// inherits the permissions of its directory.
 fn private_file_options() -> fs::OpenOptions {
-    use std::os::unix::fs::OpenOptionsExt;
     let mut options = fs::OpenOptions::new();
-    options.write(true).create_new(true).mode(0o600);
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     options
 }
 
@@ -89,14 +90,6 @@ fn exposure_reason(path: &Path) -> io::Result<Option<&'static str>> {
         0 => None,
         _ => Some("can be read by other users, who may know the token"),
     })
-}
-
-/// Elsewhere a new file inherits the permissions of its directory.
-#[cfg(not(unix))]
-fn private_file_options() -> fs::OpenOptions {
-    let mut options = fs::OpenOptions::new();
-    options.write(true).create_new(true);
-    options
 }
 
 /// Elsewhere the profile directory of a user is private by default.

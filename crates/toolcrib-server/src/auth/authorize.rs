@@ -7,14 +7,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Extension;
 use axum::body::Body;
-use axum::extract::{Request, State};
+use axum::extract::rejection::ExtensionRejection;
+use axum::extract::{FromRequestParts, Request, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Redirect, Response};
 use futures_util::StreamExt;
 use toolcrib::core::fingerprint::Fingerprint;
-use toolcrib::{Code, Error, Result};
+use toolcrib::{Code, Error, Result, Trace};
 
 use super::{AuthenticatedClient, ConnectionPeer, Locality, Permission, login};
 use crate::rest::{ApiError, read_body};
@@ -65,6 +68,22 @@ pub(crate) async fn authorize(
     }
 }
 
+/// Extractor of handlers behind [`authorize`]: the server, the client, and the trace of the request.
+pub(crate) struct AuthorizedRequest {
+    pub(crate) app: AppState,
+    pub(crate) client: AuthenticatedClient,
+    pub(crate) trace: Option<Trace>,
+}
+
+impl FromRequestParts<AppState> for AuthorizedRequest {
+    type Rejection = ExtensionRejection;
+
+    async fn from_request_parts(parts: &mut Parts, app: &AppState) -> Result<AuthorizedRequest, ExtensionRejection> {
+        let Extension(client) = Extension::from_request_parts(parts, app).await?;
+        Ok(AuthorizedRequest { app: app.clone(), client, trace: parts.extensions.get().cloned() })
+    }
+}
+
 /// The grounds on which a request was authorized, kept to check an open stream again.
 struct StreamAuthorization {
     required: Permission,
@@ -75,15 +94,17 @@ struct StreamAuthorization {
 }
 
 impl StreamAuthorization {
-    /// The headers are those of the request that opened the stream; the process that owns the connection is known
-    /// already.
+    /// Whether the credentials still suffice. The headers are those of the request that opened the stream; the process
+    /// that owns the connection is known already. An invalid token does not count as a failed attempt.
     async fn is_valid(&self, app: &AppState) -> bool {
         // `identity.loopback` may have changed, so that a local process needs a token now. No other client becomes local.
         let mut locality = self.locality;
         if locality == Locality::Local {
             locality = app.auth.locality(&self.connection, &self.credentials).await;
         }
-        is_still_authorized(app, &self.credentials, self.required, locality)
+        let Some(min_role) = self.required.min_role() else { return true };
+        let client = app.auth.reauthenticate(&self.credentials, locality);
+        client.is_some_and(|client| client.principal.role() >= min_role)
     }
 }
 
@@ -94,7 +115,7 @@ pub(crate) fn authenticate_reader(
     headers: &HeaderMap,
     locality: Locality,
 ) -> Option<AuthenticatedClient> {
-    let client = app.auth.reauthenticate(&app.registry, headers, locality)?;
+    let client = app.auth.reauthenticate(headers, locality)?;
     client.principal.role().has_permission(Permission::Read).then_some(client)
 }
 
@@ -119,7 +140,7 @@ fn is_event_stream(response: &Response) -> bool {
 
 /// Ends a streaming response shortly after the credentials it was opened with expire or are revoked.
 fn end_when_revoked(app: AppState, authorization: StreamAuthorization, response: Response) -> Response {
-    let mut changes = app.event_feed.subscribe_auth_changes();
+    let mut changes = app.event_feed.auth_changes.subscribe();
     let revoked = async move {
         while authorization.is_valid(&app).await {
             // When the feed is gone, only the interval is left.
@@ -138,14 +159,6 @@ fn end_when_revoked(app: AppState, authorization: StreamAuthorization, response:
     Response::from_parts(parts, Body::from_stream(stream))
 }
 
-/// Whether credentials that were checked before still suffice. Does not count an invalid token as a failed attempt.
-fn is_still_authorized(app: &AppState, credentials: &HeaderMap, required: Permission, locality: Locality) -> bool {
-    let Some(min_role) = required.min_role() else { return true };
-    app.auth
-        .reauthenticate(&app.registry, credentials, locality)
-        .is_some_and(|client| client.principal.role() >= min_role)
-}
-
 /// Authenticates a request and compares the role with the required permission. The error tells what to send: a token
 /// (`UNAUTHORIZED`), or a token with a higher role (`FORBIDDEN`).
 fn check_access(
@@ -154,7 +167,7 @@ fn check_access(
     required: Permission,
     locality: Locality,
 ) -> Result<Option<AuthenticatedClient>> {
-    let client = app.auth.authenticate(&app.registry, headers, locality);
+    let client = app.auth.authenticate(headers, locality);
     // Public routes ignore invalid credentials.
     let Some(min_role) = required.min_role() else { return Ok(client.ok().flatten()) };
     match client? {

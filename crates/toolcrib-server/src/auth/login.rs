@@ -75,25 +75,25 @@ async fn sign_in(State(app): State<AppState>, request: Request) -> Response {
     let token = parse(&bytes).find(|(name, _)| name == "token");
     let token = token.map(|(_, token)| token.trim().to_owned()).unwrap_or_default();
     // Counts against the rate limit like any other use of a wrong token.
-    match app.auth.verify_token(&app.registry, &token) {
+    let error = match app.auth.verify_token(&token) {
         Ok(credential) => {
-            start_session(&app, &parts.headers, credential, &next).unwrap_or_else(IntoResponse::into_response)
+            return start_session(&app, &parts.headers, credential, &next).unwrap_or_else(IntoResponse::into_response);
         }
-        Err(error) if error.code == Code::RateLimited => {
-            let problem = "There were too many wrong tokens. Try again in a minute.";
-            let mut response = login_page(&app, locality, StatusCode::TOO_MANY_REQUESTS, Some(problem), &next);
-            response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER);
-            response
-        }
-        Err(error) if error.code == Code::StoreUnavailable => {
-            let problem = "The store is damaged, so stored tokens are not accepted. Sign in with the token in `admin.token` of the data directory.";
-            login_page(&app, locality, StatusCode::SERVICE_UNAVAILABLE, Some(problem), &next)
-        }
-        Err(_) => {
-            let problem = "Unknown, revoked or expired token.";
-            login_page(&app, locality, StatusCode::UNAUTHORIZED, Some(problem), &next)
-        }
+        Err(error) => error,
+    };
+    let (status, problem) = if error.code == Code::RateLimited {
+        (StatusCode::TOO_MANY_REQUESTS, "There were too many wrong tokens. Try again in a minute.")
+    } else if error.code == Code::StoreUnavailable {
+        let problem = "The store is damaged, so stored tokens are not accepted. Sign in with the token in `admin.token` of the data directory.";
+        (StatusCode::SERVICE_UNAVAILABLE, problem)
+    } else {
+        (StatusCode::UNAUTHORIZED, "Unknown, revoked or expired token.")
+    };
+    let mut response = login_page(&app, locality, status, Some(problem), &next);
+    if status == StatusCode::TOO_MANY_REQUESTS {
+        response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER);
     }
+    response
 }
 
 /// `POST /logout`: ends the session and deletes its cookie.

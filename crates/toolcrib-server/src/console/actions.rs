@@ -4,29 +4,23 @@
 //! A redirect after a POST keeps a reload of the page from submitting the form again. The CSRF token has been checked
 //! by the authorization layer.
 
-use axum::Extension;
 use axum::extract::{Path, State};
 use axum::response::Redirect;
 use toolcrib::core::text::sanitize_truncated;
 use toolcrib::registry::{EnableTarget, EnabledState};
-use toolcrib::{Code, Error, Refresh, Result, Trace};
+use toolcrib::{Code, Error, Refresh, Result};
 
 use super::activity_list::tool_path;
 use super::add_form;
 use super::form_data::FormData;
-use crate::auth::AuthenticatedClient;
+use crate::auth::AuthorizedRequest;
 use crate::rest::{ApiError, declare_source, find_source_id, remove_source};
 use crate::state::AppState;
 
 /// Declares a source and discovers it. If the discovery fails, the source stays and its page shows the error.
-pub(super) async fn add_source(
-    State(app): State<AppState>,
-    Extension(client): Extension<AuthenticatedClient>,
-    trace: Option<Extension<Trace>>,
-    form_data: FormData,
-) -> Result<Redirect, ApiError> {
+pub(super) async fn add_source(request: AuthorizedRequest, form_data: FormData) -> Result<Redirect, ApiError> {
     let (name, keys) = add_form::parse_form(&form_data)?;
-    let result = declare_source(&app, &client, &name, keys, trace.map(|trace| trace.0)).await;
+    let result = declare_source(&request, &name, keys).await;
     // The user knows which source the form is about; the message starts with the key instead of `name.key`.
     let outcome = result.map_err(|mut error| {
         error.message = error.message.strip_prefix(&format!("{name}.")).unwrap_or(&error.message).to_owned();
@@ -50,8 +44,7 @@ pub(super) async fn refresh_source(State(app): State<AppState>, Path(id): Path<S
 
 /// Enables, disables or removes a source.
 pub(super) async fn change_source(
-    State(app): State<AppState>,
-    Extension(client): Extension<AuthenticatedClient>,
+    AuthorizedRequest { app, client, .. }: AuthorizedRequest,
     Path((id, action)): Path<(String, String)>,
 ) -> Result<Redirect, ApiError> {
     let id = find_source_id(&app.registry, &id)?;
@@ -68,8 +61,7 @@ pub(super) async fn change_source(
 
 /// Enables or disables a tool.
 pub(super) async fn change_tool(
-    State(app): State<AppState>,
-    Extension(client): Extension<AuthenticatedClient>,
+    AuthorizedRequest { app, client, .. }: AuthorizedRequest,
     Path((name, action)): Path<(String, String)>,
 ) -> Result<Redirect, ApiError> {
     let target = app.registry.sources().tool_target(&name)?;

@@ -1,17 +1,15 @@
 //! `/activity`: activity since the server started, newest first. The console's script updates it live.
 
-use axum::Extension;
-use axum::extract::{RawQuery, State};
+use axum::extract::RawQuery;
 use maud::{Markup, html};
-use url::form_urlencoded;
 
 use super::activity_list::render_entries;
 use super::chart;
+use super::form_data::FormData;
 use super::page::{NavItem, PageContext};
 use super::text::now;
 use crate::activity::{ActivityEntry, ActivityEvent};
-use crate::auth::AuthenticatedClient;
-use crate::state::AppState;
+use crate::auth::AuthorizedRequest;
 
 /// Entries on the page, after filtering; the server remembers more.
 const MAX_ENTRIES_SHOWN: usize = 100;
@@ -26,20 +24,16 @@ const KIND_OPTIONS: [(&str, &str); 5] = [
 
 /// Renders the page.
 pub(super) async fn show(
-    State(app): State<AppState>,
-    Extension(client): Extension<AuthenticatedClient>,
+    AuthorizedRequest { app, client, .. }: AuthorizedRequest,
     RawQuery(query): RawQuery,
 ) -> Markup {
     let context = PageContext { app: &app, client: &client };
-    let param = |key: &str| {
-        let mut pairs = form_urlencoded::parse(query.as_deref().unwrap_or_default().as_bytes());
-        pairs.find(|(name, _)| name == key).map(|(_, value)| value.into_owned()).unwrap_or_default()
-    };
+    let params = FormData::parse(query.as_deref().unwrap_or_default());
     // Unknown values match nothing, which the page says.
-    let kind = param("kind");
-    let source = param("source");
+    let kind = params.get("kind").unwrap_or_default();
+    let source = params.get("source").unwrap_or_default();
     let sources = app.registry.sources().list();
-    let entries = app.activity.recent_entries(|entry| matches_filter(entry, &kind, &source), MAX_ENTRIES_SHOWN);
+    let entries = app.activity.recent_entries(|entry| matches_filter(entry, kind, source), MAX_ENTRIES_SHOWN);
     let content = html! {
         header.head {
             h1 { "Activity" }

@@ -1,12 +1,12 @@
 //! Renders calls, discoveries and journal records as list items.
 
 use maud::{Markup, html};
+use toolcrib::RefreshOutcome;
 use toolcrib::call::CallFinished;
 use toolcrib::core::inventory::Record;
 use toolcrib::core::text::sanitize_truncated;
 use toolcrib::diff::history::describe;
 use toolcrib::refresh::RefreshStatus;
-use toolcrib::{RefreshOutcome, SourceId};
 
 use super::history::render_code_spans;
 use super::text::{Tone, format_count, format_millis, format_number, state_badge, time_ago};
@@ -59,7 +59,7 @@ fn render_discovery(outcome: &RefreshOutcome) -> Markup {
     html! {
         span.what { "discovery" }
         span.text {
-            (source_link(&outcome.source)) " " (state_badge(tone, &label)) " " span.faint { (format_millis(outcome.elapsed_ms)) }
+            a.name href=(format!("/sources/{}", outcome.source)) { (outcome.source) } " " (state_badge(tone, &label)) " " span.faint { (format_millis(outcome.elapsed_ms)) }
             @if let Some(error) = &outcome.error { span.message { (render_code_spans(&sanitize_truncated(&error.message, 200))) } }
         }
     }
@@ -83,10 +83,6 @@ fn render_record(record: &Record) -> Markup {
         span.what { "record " (record.seq) }
         span.text { (render_code_spans(&describe(&record.event, ""))) " " span.faint { "by " (record.actor) } }
     }
-}
-
-fn source_link(id: &SourceId) -> Markup {
-    html! { a.name href=(format!("/sources/{id}")) { (id) } }
 }
 
 /// Returns the path of a tool's page, with its name percent-encoded.

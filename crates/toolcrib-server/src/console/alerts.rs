@@ -55,18 +55,18 @@ pub(super) fn render_failing_sources(sources: &[SourceView]) -> Markup {
 
 /// Renders an alert while the store is damaged, missing or unavailable. Shown on every page.
 pub(super) fn render_store_alert(registry: &Registry) -> Markup {
-    let is_down = registry.store().health().state == StoreState::Down;
+    let (title, message) = if let Err(error) = registry.store().check_ready() {
+        ("The store cannot be used", render_code_spans(&sanitize(&error.message)))
+    } else if registry.store().health().state == StoreState::Down {
+        let message = "Lists and calls continue from memory. Changes are refused until it answers again; see the log for the reason.";
+        ("The store does not answer", html! { (message) })
+    } else {
+        return html! {};
+    };
     html! {
-        @if let Err(error) = registry.store().check_ready() {
-            section.attention role="alert" aria-labelledby="store-title" {
-                h2 id="store-title" { "The store cannot be used" }
-                p.message { (render_code_spans(&sanitize(&error.message))) }
-            }
-        } @else if is_down {
-            section.attention role="alert" aria-labelledby="store-title" {
-                h2 id="store-title" { "The store does not answer" }
-                p.message { "Lists and calls continue from memory. Changes are refused until it answers again; see the log for the reason." }
-            }
+        section.attention role="alert" aria-labelledby="store-title" {
+            h2 id="store-title" { (title) }
+            p.message { (message) }
         }
     }
 }

@@ -1,13 +1,12 @@
 //! Static files of the console, embedded in the binary. Their names contain a hash of the content, so that browsers can
 //! cache them for ever.
 
-use std::fmt::Write;
 use std::sync::LazyLock;
 
 use axum::extract::Path;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use sha2::{Digest, Sha256};
+use toolcrib::core::fingerprint::Fingerprint;
 
 /// One file under `/assets/`.
 #[derive(Debug)]
@@ -31,11 +30,7 @@ pub(super) static LOGO: LazyLock<Asset> =
 impl Asset {
     fn new(name: &str, extension: &str, content_type: &'static str, text: &'static str) -> Asset {
         // Six bytes are enough to tell versions apart; the hash is not a protection.
-        let hash = Sha256::digest(text).iter().take(6).fold(String::new(), |mut hash, byte| {
-            // Writing to a `String` never fails.
-            let _ = write!(hash, "{byte:02x}");
-            hash
-        });
+        let hash = Fingerprint::digest(text).short_hex(12);
         Asset { path: format!("/assets/{name}.{hash}.{extension}"), content_type, text }
     }
 }

@@ -56,52 +56,51 @@ pub(super) fn render_calls_chart(hour: &[MinuteCounts]) -> Markup {
 /// Renders the tokens of all definitions and of the summary as two bars.
 pub(super) fn render_token_bars(full: usize, summary: usize) -> Markup {
     let percent = (summary as f64 / full.max(1) as f64 * 100.0).clamp(0.6, 100.0);
-    html! {
-        dl.against {
-            div { dt { "All definitions" } dd { (format_number(full as u64)) } (render_bar(100.0, "whole")) }
-            div { dt { "Summary" } dd { (format_number(summary as u64)) } (render_bar(percent, "mark")) }
-        }
-    }
+    let bar = |name, tokens: usize, percent, class| Bar { name, value: format_number(tokens as u64), percent, class };
+    render_bars([bar("All definitions", full, 100.0, "whole"), bar("Summary", summary, percent, "mark")])
 }
 
 /// Renders each share of a total as a bar.
 pub(super) fn render_share_bars(shares: &[(String, usize)], total: usize) -> Markup {
-    html! {
-        dl.against {
-            @for (name, share) in shares {
-                div {
-                    dt { (name) }
-                    dd { (format_number(*share as u64)) }
-                    (render_bar(*share as f64 / total.max(1) as f64 * 100.0, "mark"))
-                }
-            }
-        }
-    }
+    render_bars(shares.iter().map(|(name, share)| {
+        let percent = *share as f64 / total.max(1) as f64 * 100.0;
+        Bar { name, value: format_number(*share as u64), percent, class: "mark" }
+    }))
 }
 
 /// Renders the duration of each source's last discovery, relative to the longest one.
 pub(super) fn render_duration_bars(runs: &[(String, DiscoveryRun)]) -> Markup {
     let longest = runs.iter().map(|(_, run)| run.elapsed_ms).max().unwrap_or(1).max(1);
-    html! {
-        dl.against {
-            @for (name, run) in runs {
-                div {
-                    dt { (name) }
-                    dd { (format_millis(run.elapsed_ms)) @if run.failed { " failed" } }
-                    (render_bar(run.elapsed_ms as f64 / longest as f64 * 100.0, if run.failed { "bad" } else { "mark" }))
-                }
-            }
-        }
-    }
+    render_bars(runs.iter().map(|(name, run)| {
+        let (suffix, class) = if run.failed { (" failed", "bad") } else { ("", "mark") };
+        let percent = run.elapsed_ms as f64 / longest as f64 * 100.0;
+        Bar { name, value: format_millis(run.elapsed_ms) + suffix, percent, class }
+    }))
 }
 
-/// Renders a bar, hidden from screen readers because the number is next to it.
-fn render_bar(percent: f64, class: &str) -> Markup {
+/// A labelled bar.
+struct Bar<'a> {
+    name: &'a str,
+    value: String,
+    percent: f64,
+    class: &'a str,
+}
+
+/// Renders bars below each other. They are hidden from screen readers because the value is next to each.
+fn render_bars<'a>(bars: impl IntoIterator<Item = Bar<'a>>) -> Markup {
     html! {
-        dd.bar aria-hidden="true" {
-            svg viewBox="0 0 100 1" preserveAspectRatio="none" {
-                rect.ground width="100" height="1" {}
-                rect.(class) width=(format!("{:.1}", percent.max(0.6))) height="1" {}
+        dl.against {
+            @for Bar { name, value, percent, class } in bars {
+                div {
+                    dt { (name) }
+                    dd { (value) }
+                    dd.bar aria-hidden="true" {
+                        svg viewBox="0 0 100 1" preserveAspectRatio="none" {
+                            rect.ground width="100" height="1" {}
+                            rect.(class) width=(format!("{:.1}", percent.max(0.6))) height="1" {}
+                        }
+                    }
+                }
             }
         }
     }

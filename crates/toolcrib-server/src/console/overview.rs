@@ -4,8 +4,6 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use axum::Extension;
-use axum::extract::State;
 use maud::{Markup, html};
 use toolcrib::SourceId;
 use toolcrib::registry::{SourceView, Stats};
@@ -16,7 +14,7 @@ use super::text::{
     format_count, format_number, format_percent, now, source_kind, source_state, state_badge, time_ago_or,
 };
 use super::{alerts, chart};
-use crate::auth::AuthenticatedClient;
+use crate::auth::AuthorizedRequest;
 use crate::state::AppState;
 
 /// Maximum number of sources in the chart of discovery durations.
@@ -29,7 +27,7 @@ const MAX_SOURCE_ROWS: usize = 30;
 const MAX_RECENT_ENTRIES: usize = 8;
 
 /// Renders the page.
-pub(super) async fn show(State(app): State<AppState>, Extension(client): Extension<AuthenticatedClient>) -> Markup {
+pub(super) async fn show(AuthorizedRequest { app, client, .. }: AuthorizedRequest) -> Markup {
     let context = PageContext { app: &app, client: &client };
     let sources = app.registry.sources().list();
     let content = if sources.is_empty() { render_welcome() } else { render_overview(&context, &sources) };

@@ -2,8 +2,7 @@
 //!
 //! Checks and history are read from the store. If that fails, the page says so in their place and shows the rest.
 
-use axum::Extension;
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use maud::{Markup, html};
 use toolcrib::catalog;
 use toolcrib::config::show::show_source_keys;
@@ -21,8 +20,8 @@ use super::sources::{render_actions, source_location};
 use super::text::{Tone, format_count, format_millis, format_number, source_kind, source_state, state_badge, time_ago};
 use super::{alerts, history};
 use crate::activity::ActivityEvent;
-use crate::auth::AuthenticatedClient;
-use crate::rest::ApiError;
+use crate::auth::AuthorizedRequest;
+use crate::rest::{ApiError, find_source};
 use crate::state::AppState;
 
 /// Tools on the page; the others are behind a link to the tool list.
@@ -34,14 +33,12 @@ const MAX_ENTRIES_SHOWN: usize = 10;
 
 /// Renders the page.
 pub(super) async fn show(
-    State(app): State<AppState>,
-    Extension(client): Extension<AuthenticatedClient>,
+    AuthorizedRequest { app, client, .. }: AuthorizedRequest,
     Path(id): Path<String>,
 ) -> Result<Markup, ApiError> {
     let context = PageContext { app: &app, client: &client };
     // The name in the URL may be anything, so it is shortened before it appears in the message.
-    let unknown = || ApiError(app.registry.sources().unknown_error(&sanitize_truncated(&id, 80)));
-    let source = SourceId::from_name(&id).ok().and_then(|id| app.registry.sources().get(&id)).ok_or_else(unknown)?;
+    let source = find_source(&app.registry, &id)?;
     let checks = app.registry.history().checks(&source.id).await;
     let records = history::render_source_history(&app, &source.id).await;
     let (tone, label) = source_state(&source, app.activity.discovery_stage(&source.id));

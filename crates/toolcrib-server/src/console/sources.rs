@@ -1,7 +1,5 @@
 //! `/sources`: all sources with their state and actions, and the form that adds one.
 
-use axum::Extension;
-use axum::extract::State;
 use maud::{Markup, html};
 use toolcrib::core::inventory::Origin;
 use toolcrib::core::text::sanitize_truncated;
@@ -11,11 +9,10 @@ use super::history::render_code_spans;
 use super::page::{NavItem, PageContext};
 use super::text::{format_number, source_kind, source_state, state_badge, time_ago_or};
 use super::{add_form, csrf_field};
-use crate::auth::{AuthenticatedClient, Permission};
-use crate::state::AppState;
+use crate::auth::{AuthorizedRequest, Permission};
 
 /// Renders the page.
-pub(super) async fn show(State(app): State<AppState>, Extension(client): Extension<AuthenticatedClient>) -> Markup {
+pub(super) async fn show(AuthorizedRequest { app, client, .. }: AuthorizedRequest) -> Markup {
     let context = PageContext { app: &app, client: &client };
     let sources = app.registry.sources().list();
     let content = html! {

@@ -63,16 +63,10 @@ impl McpService {
     /// Returns the source of a prompt and the prompt's name there. Accepts a name without prefix if it is unambiguous.
     /// `None` if no source has such a prompt; an error if several have one.
     async fn resolve_prompt(&self, name: &str, request: &McpRequest) -> Result<Option<(SourceId, String)>, RpcError> {
-        if let Ok(ParsedToolName::Qualified { source, tool }) = parse_tool_name(name) {
-            let source = self
-                .registry
-                .sources()
-                .with_capability(McpCapability::Prompts)
-                .into_iter()
-                .find(|id| id.as_str() == source);
-            if let Some(source) = source {
-                return Ok(Some((source, tool.to_owned())));
-            }
+        if let Ok(ParsedToolName::Qualified { source, tool }) = parse_tool_name(name)
+            && let Some(source) = self.find_capable_source(McpCapability::Prompts, source)
+        {
+            return Ok(Some((source, tool.to_owned())));
         }
         let owner = self.find_owner(&PROMPT_LIST, name, request, |source| format!("{source}{SEPARATOR}{name}")).await?;
         Ok(owner.map(|source| (source, name.to_owned())))

@@ -18,13 +18,13 @@ use toolcrib_mcp::{Era, RpcError};
 use super::McpService;
 use super::prompts::parse_fields;
 use super::response::{McpResult, invalid_params, to_raw};
-use super::upstream_lists::{ListItem, ListKind, set_text_field, text_field};
+use super::upstream_lists::{ListKind, set_text_field, text_field};
 
 /// Resources are identified by their URI.
-const RESOURCE_LIST: ListKind =
+pub(super) const RESOURCE_LIST: ListKind =
     ListKind { capability: McpCapability::Resources, method: "resources/list", items: "resources", key: "uri" };
 /// Templates are listed by sources with the capability for resources, under a method of their own.
-const TEMPLATE_LIST: ListKind = ListKind {
+pub(super) const TEMPLATE_LIST: ListKind = ListKind {
     capability: McpCapability::Resources,
     method: "resources/templates/list",
     items: "resourceTemplates",
@@ -36,27 +36,17 @@ const URI_SCHEME: &str = "toolcrib://";
 const RESOURCE_NOT_FOUND: i64 = -32002;
 
 impl McpService {
-    /// Handles `resources/list`.
-    pub(super) async fn resources_list(&self, request: &McpRequest) -> McpResult {
-        let items = self.collect_items(&RESOURCE_LIST, request).await;
-        self.render_list(&RESOURCE_LIST, self.with_public_uris(&RESOURCE_LIST, items), request)
-    }
-
-    /// Handles `resources/templates/list`.
-    pub(super) async fn templates_list(&self, request: &McpRequest) -> McpResult {
-        let items = self.collect_items(&TEMPLATE_LIST, request).await;
-        self.render_list(&TEMPLATE_LIST, self.with_public_uris(&TEMPLATE_LIST, items), request)
-    }
-
-    /// Replaces the URIs and names of listed items by the public ones.
-    fn with_public_uris(&self, list: &ListKind, mut items: Vec<ListItem>) -> Vec<ListItem> {
+    /// Handles `resources/list` and `resources/templates/list`. Replaces the URIs and names of listed items by the public
+    /// ones.
+    pub(super) async fn resources_list(&self, list: &ListKind, request: &McpRequest) -> McpResult {
+        let mut items = self.collect_items(list, request).await;
         for item in &mut items {
             set_text_field(&mut item.fields, list.key, &public_uri(self, &item.source, &item.upstream_key));
             if let Some(name) = text_field(&item.fields, "name").filter(|_| self.has_prefixes()) {
                 set_text_field(&mut item.fields, "name", &format!("{}__{name}", item.source));
             }
         }
-        items
+        self.render_list(list, items, request)
     }
 
     /// Handles `resources/read`.
@@ -109,12 +99,7 @@ impl McpService {
         request: &McpRequest,
     ) -> Result<Option<(SourceId, String)>, RpcError> {
         if let Some((source, upstream_uri)) = uri.strip_prefix(URI_SCHEME).and_then(|rest| rest.split_once('/')) {
-            let source = self
-                .registry
-                .sources()
-                .with_capability(McpCapability::Resources)
-                .into_iter()
-                .find(|id| id.as_str() == source);
+            let source = self.find_capable_source(McpCapability::Resources, source);
             return Ok(source.map(|source| (source, upstream_uri.to_owned())));
         }
         let owner =

@@ -33,6 +33,19 @@ pub(super) fn text_result(text: &str) -> Box<RawValue> {
     to_raw(&json!({ "content": [{ "type": "text", "text": text }] }))
 }
 
+/// Writes a list whose items are JSON already. `others` are further fields of the result, each after a comma.
+pub(super) fn list_result(key: &str, items: impl Iterator<Item = impl AsRef<str>>, others: &str) -> McpResult {
+    let mut text = format!("{{\"{key}\":[");
+    for (index, item) in items.enumerate() {
+        text.push_str(if index > 0 { "," } else { "" });
+        text.push_str(item.as_ref());
+    }
+    text.push(']');
+    text.push_str(others);
+    text.push('}');
+    RawValue::from_string(text).map_err(|_| invalid_params("the list cannot be written"))
+}
+
 /// Builds a tool result with `isError` and the error envelope as text. Clients show results to the model, but often hide
 /// JSON-RPC errors from it.
 pub(super) fn error_result(error: &Error) -> Box<RawValue> {

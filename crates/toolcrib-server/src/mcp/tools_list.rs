@@ -7,7 +7,6 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use serde::Deserialize;
-use serde_json::value::RawValue;
 use toolcrib::RequiredFreshness;
 use toolcrib::config::ExposeMode;
 use toolcrib::core::freshness::Freshness;
@@ -16,7 +15,7 @@ use toolcrib_mcp::server::McpRequest;
 
 use super::McpService;
 use super::listing_cache::RenderedTool;
-use super::response::{McpResult, invalid_params, parse_params};
+use super::response::{McpResult, invalid_params, list_result, parse_params};
 
 /// Tools per page. Large, because few clients follow cursors.
 const TOOLS_PER_PAGE: usize = 1000;
@@ -58,19 +57,10 @@ impl McpService {
         // A cursor is sent only if there are tools after this page.
         let last_of_page =
             list.tools.get(first + TOOLS_PER_PAGE - 1).filter(|_| first + TOOLS_PER_PAGE < list.tools.len());
-        // Written by hand: the tools are JSON already, and the cursor needs no escaping.
-        let mut text = String::from("{\"tools\":[");
-        for (index, tool) in page.enumerate() {
-            text.push_str(if index > 0 { "," } else { "" });
-            text.push_str(&tool.json);
-        }
-        text.push(']');
-        if let Some(last) = last_of_page {
-            text.push_str(&format!(",\"nextCursor\":\"{}\"", encode_cursor(last)));
-        }
-        text.push_str(&self.cache_hints(request));
-        text.push('}');
-        RawValue::from_string(text).map_err(|_| invalid_params("the list cannot be written"))
+        // The cursor needs no escaping.
+        let cursor = last_of_page.map(|last| format!(",\"nextCursor\":\"{}\"", encode_cursor(last)));
+        let others = cursor.unwrap_or_default() + &self.cache_hints(request);
+        list_result("tools", page.map(|tool| &*tool.json), &others)
     }
 
     /// Starts a background refresh of missing and stale sources. When no source was ever discovered, waits up to

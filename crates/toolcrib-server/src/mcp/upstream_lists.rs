@@ -19,7 +19,7 @@ use toolcrib::{CallContext, Error, Result, SourceId};
 use toolcrib_mcp::RpcError;
 use toolcrib_mcp::server::McpRequest;
 
-use super::response::{McpResult, invalid_params, to_raw};
+use super::response::{McpResult, invalid_params, list_result, to_raw};
 use super::{McpService, request_caller};
 
 /// One kind of list.
@@ -140,15 +140,13 @@ impl McpService {
         items.sort_by(|a, b| {
             (a.fields.get(list.key).map(RawValue::get)).cmp(&b.fields.get(list.key).map(RawValue::get))
         });
-        let mut text = format!("{{\"{}\":[", list.items);
-        for (index, item) in items.iter().enumerate() {
-            text.push_str(if index > 0 { "," } else { "" });
-            text.push_str(to_raw(&item.fields).get());
-        }
-        text.push(']');
-        text.push_str(&self.cache_hints(request));
-        text.push('}');
-        RawValue::from_string(text).map_err(|_| invalid_params("the list cannot be written"))
+        let items = items.iter().map(|item| Box::<str>::from(to_raw(&item.fields)));
+        list_result(list.items, items, &self.cache_hints(request))
+    }
+
+    /// Returns the source with this id, if it has the capability.
+    pub(super) fn find_capable_source(&self, capability: McpCapability, id: &str) -> Option<SourceId> {
+        self.registry.sources().with_capability(capability).into_iter().find(|source| source.as_str() == id)
     }
 
     /// True when names and URIs carry their source (`expose.prefix`).

@@ -22,7 +22,7 @@ pub(super) fn render_metrics(app: &AppState) -> String {
     write_catalog_metrics(&mut text, app);
     write_http_metrics(&mut text, app);
     write_process_metrics(&mut text, app);
-    text.into_text()
+    text.text
 }
 
 /// Writes the metrics of discoveries, cache lookups and calls.

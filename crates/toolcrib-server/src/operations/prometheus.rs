@@ -16,7 +16,7 @@ pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8"
 /// Buffer that metrics are written to.
 #[derive(Debug, Default)]
 pub(super) struct PrometheusText {
-    text: String,
+    pub(super) text: String,
 }
 
 /// Label names and values. Values are escaped when written.
@@ -47,10 +47,6 @@ impl PrometheusText {
     /// Begins a histogram of durations in seconds. By convention its name ends in `_seconds`.
     pub(super) fn histogram(&mut self, name: &'static str, help: &'static str) -> Metric<'_> {
         self.metric(name, help, "histogram")
-    }
-
-    pub(super) fn into_text(self) -> String {
-        self.text
     }
 
     fn metric(&mut self, name: &'static str, help: &'static str, kind: &'static str) -> Metric<'_> {

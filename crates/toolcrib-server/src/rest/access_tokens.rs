@@ -3,11 +3,9 @@
 //! All routes need the role `admin`, which is the default of [`ApiRoute`]. A change takes effect at once, also for open
 //! streams and console sessions.
 
-use axum::Extension;
-use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
-use axum::response::{IntoResponse, Response};
-use axum::routing::{delete, get, patch, post};
+use axum::response::IntoResponse;
+use axum::routing::{delete, get, patch};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use toolcrib::core::access::Role;
@@ -16,13 +14,15 @@ use toolcrib::core::time::parse_long_duration;
 use toolcrib::{Code, Error};
 
 use super::body::JsonBody;
-use super::error::ApiError;
-use super::openapi_schema::{nullable, object_schema, partial_object, string_enum};
+use super::error::ApiResult;
+use super::openapi_schema::{
+    array_of, boolean, closed, described, nullable, object_schema, partial_object, string_enum, text, timestamp,
+    with_optional,
+};
 use super::query::PathParam;
-use super::response;
+use super::response::{created_json, ok_json};
 use super::route::{ApiRoute, schema_ref};
-use crate::auth::AuthenticatedClient;
-use crate::state::AppState;
+use crate::auth::AuthorizedRequest;
 
 /// A token is addressed by its id or its name; a name may change, an id never does.
 pub(super) fn routes() -> Vec<ApiRoute> {
@@ -32,7 +32,7 @@ pub(super) fn routes() -> Vec<ApiRoute> {
         ApiRoute::new("GET", "/api/tokens", "list_tokens", get(list_tokens))
             .summary("All tokens, without their secrets")
             .json_response(200, "Tokens", "Tokens in the order of their names"),
-        ApiRoute::new("POST", "/api/tokens", "create_token", post(create_token))
+        ApiRoute::post("/api/tokens", "create_token", create_token)
             .summary("Create a token; its secret is in this response only")
             .request_body("NewToken")
             .json_response(201, "CreatedToken", "The token")
@@ -55,32 +55,26 @@ pub(super) fn routes() -> Vec<ApiRoute> {
 
 /// `CreatedToken` is the only schema with the secret.
 pub(super) fn schemas() -> Vec<(&'static str, Value)> {
-    let text = json!({ "type": "string" });
     let role = string_enum(&["viewer", "agent", "admin"]);
-    let timestamp = json!({ "type": "string", "format": "date-time" });
     let fields = [
-        ("id", text.clone()),
-        ("name", text.clone()),
+        ("id", text()),
+        ("name", text()),
         ("role", role.clone()),
-        ("created_at", timestamp.clone()),
-        ("expires_at", nullable(timestamp)),
-        ("expired", json!({ "type": "boolean" })),
+        ("created_at", timestamp()),
+        ("expires_at", nullable(timestamp())),
+        ("expired", boolean()),
     ];
-    let created: Vec<(&str, Value)> = fields.iter().cloned().chain([("token", text)]).collect();
+    let created: Vec<(&str, Value)> = fields.iter().cloned().chain([("token", text())]).collect();
     let name = json!({ "type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$" });
-    let expires = json!({ "type": ["string", "null"], "description": "Lifetime such as `12h`, `30d` or `8w`; default: unlimited" });
-    let mut new = object_schema(&[("name", name.clone()), ("role", role.clone())]);
-    new["properties"]["expires"] = expires;
-    new["additionalProperties"] = json!(false);
-    let mut change = partial_object(&[("name", nullable(name)), ("role", nullable(role))]);
-    change["additionalProperties"] = json!(false);
-    let tokens = object_schema(&[("tokens", json!({ "type": "array", "items": schema_ref("Token") }))]);
+    let expires = described(nullable(text()), "Lifetime such as `12h`, `30d` or `8w`; default: unlimited");
+    let new = object_schema(&[("name", name.clone()), ("role", role.clone())]);
+    let change = partial_object(&[("name", nullable(name)), ("role", nullable(role))]);
     vec![
         ("Token", object_schema(&fields)),
-        ("Tokens", tokens),
+        ("Tokens", object_schema(&[("tokens", array_of(schema_ref("Token")))])),
         ("CreatedToken", object_schema(&created)),
-        ("NewToken", new),
-        ("TokenChange", change),
+        ("NewToken", closed(with_optional(new, &[("expires", expires)]))),
+        ("TokenChange", closed(change)),
     ]
 }
 
@@ -103,54 +97,42 @@ struct ChangeTokenBody {
 }
 
 /// `GET /api/tokens`.
-async fn list_tokens(State(app): State<AppState>) -> Result<Response, ApiError> {
-    Ok(response::json_response(StatusCode::OK, &json!({ "tokens": app.registry.tokens().list() }))?)
+async fn list_tokens(request: AuthorizedRequest) -> ApiResult {
+    ok_json(&json!({ "tokens": request.app.registry.tokens().list() }))
 }
 
 /// `GET /api/tokens/{id}`.
-async fn get_token(State(app): State<AppState>, PathParam(name): PathParam) -> Result<Response, ApiError> {
-    Ok(response::json_response(StatusCode::OK, &app.registry.tokens().get(&name)?)?)
+async fn get_token(request: AuthorizedRequest, PathParam(name): PathParam) -> ApiResult {
+    ok_json(&request.app.registry.tokens().get(&name)?)
 }
 
 /// `POST /api/tokens`.
-async fn create_token(
-    State(app): State<AppState>,
-    Extension(client): Extension<AuthenticatedClient>,
-    JsonBody(new): JsonBody<CreateTokenBody>,
-) -> Result<Response, ApiError> {
+async fn create_token(request: AuthorizedRequest, JsonBody(new): JsonBody<CreateTokenBody>) -> ApiResult {
     let invalid = |text: &str| {
         let message = format!("`expires` is a duration such as `12h` or `30d`, not `{}`", sanitize_truncated(text, 40));
         Error::new(Code::BadRequest, message)
     };
     let expires =
         new.expires.as_deref().map(|text| parse_long_duration(text).ok_or_else(|| invalid(text))).transpose()?;
-    let created = app.registry.tokens().create(&new.name, new.role, expires, client.actor()).await?;
-    let mut response = response::json_response(StatusCode::CREATED, &created)?;
+    let tokens = request.app.registry.tokens();
+    let created = tokens.create(&new.name, new.role, expires, request.client.actor()).await?;
+    let mut response = created_json(&created, &format!("/api/tokens/{}", created.view.id))?;
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    // An id has hexadecimal digits only, so this never fails.
-    if let Ok(location) = HeaderValue::from_str(&format!("/api/tokens/{}", created.view.id)) {
-        response.headers_mut().insert(header::LOCATION, location);
-    }
     Ok(response)
 }
 
 /// `PATCH /api/tokens/{id}`.
 async fn change_token(
-    State(app): State<AppState>,
-    Extension(client): Extension<AuthenticatedClient>,
+    request: AuthorizedRequest,
     PathParam(name): PathParam,
     JsonBody(change): JsonBody<ChangeTokenBody>,
-) -> Result<Response, ApiError> {
-    let changed = app.registry.tokens().change(&name, change.name, change.role, client.actor()).await?;
-    Ok(response::json_response(StatusCode::OK, &changed)?)
+) -> ApiResult {
+    let tokens = request.app.registry.tokens();
+    ok_json(&tokens.change(&name, change.name, change.role, request.client.actor()).await?)
 }
 
 /// `DELETE /api/tokens/{id}`.
-async fn revoke_token(
-    State(app): State<AppState>,
-    Extension(client): Extension<AuthenticatedClient>,
-    PathParam(name): PathParam,
-) -> Result<Response, ApiError> {
-    app.registry.tokens().revoke(&name, client.actor()).await?;
+async fn revoke_token(request: AuthorizedRequest, PathParam(name): PathParam) -> ApiResult {
+    request.app.registry.tokens().revoke(&name, request.client.actor()).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }

@@ -9,27 +9,24 @@
 
 use std::time::Duration;
 
-use axum::Extension;
-use axum::extract::State;
-use axum::http::StatusCode;
-use axum::response::Response;
-use axum::routing::post;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use toolcrib::call::CallDeadline;
 use toolcrib::core::ResultExt;
+use toolcrib::core::text::sanitize_truncated;
 use toolcrib::core::time::parse_duration;
-use toolcrib::{CallContext, Code, Error, Result, ResultPaging, Trace};
+use toolcrib::{CallContext, Code, Error, Result, ResultPaging};
 use tracing::Instrument;
 
 use super::body::JsonBody;
-use super::error::ApiError;
-use super::openapi_schema::{nullable, object_schema, partial_object, with_optional};
+use super::error::ApiResult;
+use super::openapi_schema::{
+    array_of, boolean, closed, count, described, nullable, object_schema, partial_object, text, with_optional,
+};
 use super::query::PathParam;
-use super::response;
+use super::response::ok_json;
 use super::route::{ApiRoute, schema_ref};
-use crate::auth::{AuthenticatedClient, Permission};
-use crate::state::AppState;
+use crate::auth::{AuthenticatedClient, AuthorizedRequest, Permission};
 
 /// Upper bound for the `timeout` of a request. Longer ones are shortened to it without an error.
 const MAX_CALL_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
@@ -37,7 +34,7 @@ const MAX_CALL_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 /// 424 stands for `AUTH_REQUIRED`, 502 for a tool that failed, 503 for a source that could not be reached.
 pub(super) fn routes() -> Vec<ApiRoute> {
     vec![
-        ApiRoute::new("POST", "/api/tools/{name}/call", "call_tool", post(call_tool))
+        ApiRoute::post("/api/tools/{name}/call", "call_tool", call_tool)
             .summary("Call a tool, or read the next page of a large result")
             .requires(Permission::Use)
             .tool_param()
@@ -49,42 +46,29 @@ pub(super) fn routes() -> Vec<ApiRoute> {
 
 /// The body is optional, because many tools take no arguments; unknown fields are refused.
 pub(super) fn schemas() -> Vec<(&'static str, Value)> {
-    let text = |about: &str| json!({ "type": ["string", "null"], "description": about });
-    let call = partial_object(&[
+    let optional_text = |about: &str| described(nullable(text()), about);
+    let call = closed(partial_object(&[
         ("arguments", json!({ "type": ["object", "null"], "description": "Arguments by the tool's `input_schema`" })),
-        ("timeout", text("Timeout of the call, such as `30s`; default: the `call_timeout` of the source")),
-        (
-            "yes",
-            json!({ "type": "boolean", "description": "Consent to a call whose policy is `ask`; needs the role admin" }),
-        ),
-        (
-            "whole",
-            json!({ "type": "boolean", "description": "Return a large result at once instead of its first page" }),
-        ),
-        ("page", text("Cursor from `page.next` of an earlier result: returns that page without a call")),
-    ]);
-    let call = set_keyword(call, "additionalProperties", json!(false));
+        ("timeout", optional_text("Timeout of the call, such as `30s`; default: the `call_timeout` of the source")),
+        ("yes", described(boolean(), "Consent to a call whose policy is `ask`; needs the role admin")),
+        ("whole", described(boolean(), "Return a large result at once instead of its first page")),
+        ("page", optional_text("Cursor from `page.next` of an earlier result: returns that page without a call")),
+    ]));
     let page = object_schema(&[
         ("number", json!({ "type": "integer", "minimum": 1 })),
         ("of", json!({ "type": "integer", "minimum": 1 })),
-        ("next", nullable(json!({ "type": "string" }))),
-        ("total_bytes", json!({ "type": "integer", "minimum": 0 })),
+        ("next", nullable(text())),
+        ("total_bytes", count()),
     ]);
     let result = object_schema(&[
-        ("content", json!({ "type": "array", "items": { "type": "object" } })),
+        ("content", array_of(json!({ "type": "object" }))),
         ("structured", json!({ "description": "Structured content, if the tool returns it" })),
-        ("is_error", json!({ "type": "boolean" })),
-        ("elapsed_ms", json!({ "type": "integer", "minimum": 0 })),
-        ("source", json!({ "type": "string" })),
+        ("is_error", boolean()),
+        ("elapsed_ms", count()),
+        ("source", text()),
     ]);
     let result = with_optional(result, &[("meta", json!({ "type": "object" })), ("page", schema_ref("ResultPage"))]);
     vec![("Call", call), ("Result", result), ("ResultPage", page)]
-}
-
-/// Sets a keyword of a schema.
-fn set_keyword(mut schema: Value, keyword: &str, value: Value) -> Value {
-    schema[keyword] = value;
-    schema
 }
 
 /// Body of a call; see [`schemas`] for its fields.
@@ -100,25 +84,23 @@ struct CallToolBody {
 
 /// `POST /api/tools/{name}/call`. A request with `page` calls nothing.
 async fn call_tool(
-    State(app): State<AppState>,
-    Extension(client): Extension<AuthenticatedClient>,
-    trace: Option<Extension<Trace>>,
+    request: AuthorizedRequest,
     PathParam(name): PathParam,
     JsonBody(body): JsonBody<CallToolBody>,
-) -> Result<Response, ApiError> {
+) -> ApiResult {
+    let registry = request.app.registry.clone();
     if let Some(cursor) = &body.page {
-        return Ok(response::json_response(StatusCode::OK, &app.registry.result_page(None, cursor)?)?);
+        return ok_json(&registry.result_page(None, cursor)?);
     }
-    let context = CallContext { trace: trace.map(|Extension(trace)| trace), ..call_context(&body, &client)? };
+    let context = CallContext { trace: request.trace, ..call_context(&body, &request.client)? };
     // hyper drops this handler when the client disconnects. The call runs in a task of its own, so that it is cancelled by
     // the token and not by being dropped, and the connector can cancel it at the source.
     let _cancel_guard = context.cancel.clone().drop_guard();
     let arguments = Value::Object(body.arguments.unwrap_or_default());
-    let registry = app.registry.clone();
     let paging = if body.whole { ResultPaging::Whole } else { ResultPaging::Pages };
     let call = async move { registry.call(&name, arguments).paging(paging).context(context).await };
     let output = tokio::spawn(call.in_current_span()).await.context(Code::Internal, "run the call")?;
-    Ok(response::json_response(StatusCode::OK, &output?)?)
+    ok_json(&output?)
 }
 
 /// Translates the body of the request. Only administrators may consent to a call.
@@ -128,7 +110,7 @@ fn call_context(body: &CallToolBody, client: &AuthenticatedClient) -> Result<Cal
         return Err(Error::new(Code::Forbidden, message));
     }
     let invalid = |text: &String| {
-        let text = toolcrib::core::text::sanitize_truncated(text, 40);
+        let text = sanitize_truncated(text, 40);
         Error::new(Code::BadRequest, format!("`timeout` is a duration such as `30s` or `2m`, not `{text}`"))
     };
     let timeout = body

@@ -12,23 +12,21 @@ mod change;
 mod authorize;
 mod source_schema;
 
-use axum::Extension;
-use axum::extract::State;
-use axum::http::{HeaderValue, StatusCode, header};
-use axum::response::{IntoResponse, Response};
-use axum::routing::{delete, patch, post};
+use axum::http::StatusCode;
+use axum::response::IntoResponse;
+use axum::routing::{delete, patch};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use toolcrib::config;
 use toolcrib::registry::SourceView;
-use toolcrib::{Code, Error, Refresh, RefreshOutcome, Result, Source, SourceId, Trace};
+use toolcrib::{Code, Error, Refresh, RefreshOutcome, Result, Source, SourceId};
 
 use super::body::JsonBody;
-use super::error::ApiError;
+use super::error::ApiResult;
 use super::query::{PathParam, find_source_id};
-use super::response;
+use super::response::created_json;
 use super::route::ApiRoute;
-use crate::auth::AuthenticatedClient;
+use crate::auth::{AuthenticatedClient, AuthorizedRequest};
 use crate::state::AppState;
 
 pub(super) use change::set_source_enabled;
@@ -39,7 +37,7 @@ use authorize::authorize;
 /// All of them need [`Permission::Manage`](crate::auth::Permission::Manage), the default of a route.
 pub(super) fn routes() -> Vec<ApiRoute> {
     vec![
-        ApiRoute::new("POST", "/api/sources", "add_source", post(add_source))
+        ApiRoute::post("/api/sources", "add_source", add_source)
             .summary("Declare a source and discover it at once; if the discovery fails, the source stays with status `failed`")
             .request_body("NewSource")
             .json_response(201, "DeclaredSource", "The source and the outcome of its discovery")
@@ -67,31 +65,20 @@ struct DeclaredSource {
 }
 
 /// `POST /api/sources`.
-async fn add_source(
-    State(app): State<AppState>,
-    Extension(client): Extension<AuthenticatedClient>,
-    trace: Option<Extension<Trace>>,
-    JsonBody(mut keys): JsonBody<Map<String, Value>>,
-) -> Result<Response, ApiError> {
+async fn add_source(request: AuthorizedRequest, JsonBody(mut keys): JsonBody<Map<String, Value>>) -> ApiResult {
     let name = take_name(&mut keys)?;
-    let outcome = declare_source(&app, &client, &name, keys, trace.map(|trace| trace.0)).await?;
+    let outcome = declare_source(&request, &name, keys).await?;
     let id = outcome.source.clone();
-    let mut response = response::json_response(StatusCode::CREATED, &declared_source(&app, &id, Some(outcome))?)?;
-    // An id has letters, digits and `_` only, so this never fails.
-    if let Ok(location) = HeaderValue::from_str(&format!("/api/sources/{id}")) {
-        response.headers_mut().insert(header::LOCATION, location);
-    }
-    Ok(response)
+    created_json(&declared_source(&request.app, &id, Some(outcome))?, &format!("/api/sources/{id}"))
 }
 
 /// Declares a new source and discovers it. Fails with `CONFLICT` if the id exists. Also used by the console.
 pub(crate) async fn declare_source(
-    app: &AppState,
-    client: &AuthenticatedClient,
+    request: &AuthorizedRequest,
     name: &str,
     keys: Map<String, Value>,
-    trace: Option<Trace>,
 ) -> Result<RefreshOutcome> {
+    let AuthorizedRequest { app, client, trace } = request;
     let source = parse_source(app, name, keys)?;
     // Before the lock: it may resolve host names, which takes long.
     authorize(app, client, &source).await?;
@@ -103,7 +90,8 @@ pub(crate) async fn declare_source(
     app.registry.sources().declare_lazily(&source, client.actor()).await?;
     // The discovery may take long; other declarations need not wait for it.
     drop(guard);
-    app.registry.refresher().refresh_one(&source.id, Refresh { force: true, trace, ..Refresh::default() }).await
+    let refresh = Refresh { force: true, trace: trace.clone(), ..Refresh::default() };
+    app.registry.refresher().refresh_one(&source.id, refresh).await
 }
 
 /// Removes a source that was declared at run time. Also used by the console. A source of the configuration would come
@@ -117,13 +105,9 @@ pub(crate) async fn remove_source(app: &AppState, client: &AuthenticatedClient, 
 }
 
 /// `DELETE /api/sources/{id}`.
-async fn delete_source(
-    State(app): State<AppState>,
-    Extension(client): Extension<AuthenticatedClient>,
-    PathParam(name): PathParam,
-) -> Result<Response, ApiError> {
-    let id = find_source_id(&app.registry, &name)?;
-    remove_source(&app, &client, &id).await?;
+async fn delete_source(request: AuthorizedRequest, PathParam(name): PathParam) -> ApiResult {
+    let id = find_source_id(&request.app.registry, &name)?;
+    remove_source(&request.app, &request.client, &id).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 

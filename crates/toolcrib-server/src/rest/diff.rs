@@ -3,33 +3,26 @@
 //! Both routes of the diff answer 200 whether there are differences or not; `differs` says which. A stale source is
 //! compared by its last list and named in `stale`.
 
-use axum::extract::State;
-use axum::http::StatusCode;
-use axum::response::Response;
-use axum::routing::{get, post};
 use serde_json::{Value, json};
 use toolcrib::diff::lockfile::Lockfile;
-use toolcrib::{Code, Error, Result};
+use toolcrib::{Code, Error};
 
 use super::body::{JsonBody, MAX_LOCKFILE_BYTES};
-use super::error::ApiError;
-use super::openapi_schema::{nullable, object_schema, string_array, with_optional};
+use super::error::ApiResult;
+use super::openapi_schema::{array_of, boolean, count, nullable, object_schema, string_array, text, with_optional};
 use super::query::QueryParams;
-use super::response;
+use super::response::ok_json;
 use super::route::{ApiRoute, schema_ref};
-use crate::auth::Permission;
-use crate::state::AppState;
+use crate::auth::{AuthorizedRequest, Permission};
 
 /// A lockfile is sent as the body of a POST, which changes nothing: [`Permission::Read`] is enough.
 pub(super) fn routes() -> Vec<ApiRoute> {
     vec![
-        ApiRoute::new("GET", "/api/lock", "get_lock", get(get_lock))
+        ApiRoute::read("/api/lock", "get_lock", get_lock)
             .summary("Every tool by its name and fingerprint, as `toolcrib lock` writes it")
-            .requires(Permission::Read)
             .json_response(200, "Lock", "Tools in name order"),
-        ApiRoute::new("GET", "/api/diff", "diff_since", get(diff_since))
+        ApiRoute::read("/api/diff", "diff_since", diff_since)
             .summary("Compare the current tools with those at a time in the past")
-            .requires(Permission::Read)
             .required_query_param(
                 "since",
                 json!({ "type": "string", "minLength": 1 }),
@@ -37,7 +30,7 @@ pub(super) fn routes() -> Vec<ApiRoute> {
             )
             .json_response(200, "Difference", "The sources that differ")
             .error_responses(&[400, 503]),
-        ApiRoute::new("POST", "/api/diff", "diff_lock", post(diff_lockfile))
+        ApiRoute::post("/api/diff", "diff_lock", diff_lockfile)
             .summary("Compare the current tools with a lockfile")
             .requires(Permission::Read)
             .request_body("Lock")
@@ -48,7 +41,6 @@ pub(super) fn routes() -> Vec<ApiRoute> {
 
 /// `Lock` is the format of the file that `toolcrib lock` writes.
 pub(super) fn schemas() -> Vec<(&'static str, Value)> {
-    let text = || json!({ "type": "string" });
     let hash = || json!({ "type": "string", "pattern": "^[0-9a-f]{64}$" });
     let schema = || json!({ "description": "The schema without its texts, if it is short" });
     let tool = with_optional(
@@ -70,43 +62,41 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
         "additionalProperties": source,
     });
     let lock = object_schema(&[("version", json!({ "type": "integer", "const": 1 })), ("sources", sources)]);
-    let list = |item: &str| json!({ "type": "array", "items": schema_ref(item) });
     let source_difference = object_schema(&[
         ("source", text()),
         ("added", string_array()),
-        ("changed", list("Change")),
+        ("changed", array_of(schema_ref("Change"))),
         ("removed", string_array()),
-        ("renamed", list("Renamed")),
-        ("unchanged", json!({ "type": "integer", "minimum": 0 })),
+        ("renamed", array_of(schema_ref("Renamed"))),
+        ("unchanged", count()),
         ("before", nullable(text())),
         ("after", nullable(text())),
         ("error", nullable(schema_ref("Failure"))),
     ]);
     let difference = object_schema(&[
-        ("differs", json!({ "type": "boolean" })),
-        ("sources", list("SourceDifference")),
+        ("differs", boolean()),
+        ("sources", array_of(schema_ref("SourceDifference"))),
         ("stale", string_array()),
     ]);
     vec![("Lock", lock), ("SourceDifference", source_difference), ("Difference", difference)]
 }
 
 /// `GET /api/lock`.
-async fn get_lock(State(app): State<AppState>) -> Result<Response, ApiError> {
-    Ok(response::json_response(StatusCode::OK, &app.registry.lockfile().build().await?)?)
+async fn get_lock(request: AuthorizedRequest) -> ApiResult {
+    ok_json(&request.app.registry.lockfile().build().await?)
 }
 
 /// `GET /api/diff?since=…`.
-async fn diff_since(State(app): State<AppState>, params: QueryParams) -> Result<Response, ApiError> {
+async fn diff_since(request: AuthorizedRequest, params: QueryParams) -> ApiResult {
     let missing = || Error::new(Code::BadRequest, "`since` is missing; to compare with a lockfile, send it with POST");
-    let since = params.timestamp("since", app.registry.now())?.ok_or_else(missing)?;
-    Ok(response::json_response(StatusCode::OK, &app.registry.lockfile().diff_since(since).await?)?)
+    let since = params.timestamp("since", request.app.registry.now())?.ok_or_else(missing)?;
+    ok_json(&request.app.registry.lockfile().diff_since(since).await?)
 }
 
 /// `POST /api/diff`. Fails for a lockfile of an unknown format version.
 async fn diff_lockfile(
-    State(app): State<AppState>,
+    request: AuthorizedRequest,
     JsonBody(lockfile): JsonBody<Lockfile, MAX_LOCKFILE_BYTES>,
-) -> Result<Response, ApiError> {
-    let difference = app.registry.lockfile().diff(&lockfile.validate()?).await?;
-    Ok(response::json_response(StatusCode::OK, &difference)?)
+) -> ApiResult {
+    ok_json(&request.app.registry.lockfile().diff(&lockfile.validate()?).await?)
 }

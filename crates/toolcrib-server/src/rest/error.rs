@@ -16,6 +16,9 @@ pub(crate) const RETRY_AFTER: HeaderValue = HeaderValue::from_static("60");
 #[derive(Debug)]
 pub(crate) struct ApiError(pub(crate) Error);
 
+/// Result of a handler.
+pub(crate) type ApiResult = Result<Response, ApiError>;
+
 impl From<Error> for ApiError {
     fn from(error: Error) -> ApiError {
         ApiError(error)

@@ -16,29 +16,24 @@ mod feed;
 mod listener;
 mod sse;
 
-use axum::Extension;
 use axum::body::Body;
-use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, header};
-use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::response::IntoResponse;
 use serde_json::json;
 use toolcrib::core::text::sanitize_truncated;
 use toolcrib::{Code, Error, Result};
 
-use super::error::ApiError;
+use super::error::ApiResult;
+use super::openapi_schema::count;
 use super::query::QueryParams;
 use super::route::ApiRoute;
-use crate::auth::{AuthenticatedClient, Permission};
-use crate::state::AppState;
-use feed::TooManyListeners;
+use crate::auth::AuthorizedRequest;
 use listener::EventListener;
 
 pub(crate) use feed::EventFeed;
 
 /// The stream is described as text: OpenAPI has no schema for the events in it.
 pub(super) fn routes() -> Vec<ApiRoute> {
-    let seq = json!({ "type": "integer", "minimum": 0 });
     let last_event_id = json!({
         "name": "Last-Event-ID", "in": "header",
         "description": "Same as `after`; browsers send it when they reconnect", "schema": { "type": "string" },
@@ -49,10 +44,13 @@ pub(super) fn routes() -> Vec<ApiRoute> {
         "content": { "text/event-stream": { "schema": { "type": "string" } } },
     });
     vec![
-        ApiRoute::new("GET", "/api/events", "watch_events", get(stream_events))
+        ApiRoute::read("/api/events", "watch_events", stream_events)
             .summary("Stream of events, until either side closes it")
-            .requires(Permission::Read)
-            .query_param("after", seq, "Start with the record after this sequence number; default: new records only")
+            .query_param(
+                "after",
+                count(),
+                "Start with the record after this sequence number; default: new records only",
+            )
             .parameter(last_event_id)
             .response(200, stream)
             .error_responses(&[400, 429, 503]),
@@ -60,18 +58,11 @@ pub(super) fn routes() -> Vec<ApiRoute> {
 }
 
 /// Opens an event stream, within the limits for listeners.
-async fn stream_events(
-    State(app): State<AppState>,
-    Extension(client): Extension<AuthenticatedClient>,
-    headers: HeaderMap,
-    params: QueryParams,
-) -> Result<Response, ApiError> {
+async fn stream_events(request: AuthorizedRequest, headers: HeaderMap, params: QueryParams) -> ApiResult {
+    let AuthorizedRequest { app, client, .. } = request;
     let after = resume_after(&headers, &params)?;
     // Taken before the journal is read, so that too many listeners cost no reads.
-    let permit = app
-        .event_feed
-        .acquire_permit(&client.principal.identity().owner_key())
-        .map_err(TooManyListeners::into_error)?;
+    let permit = app.event_feed.acquire_permit(&client.principal.identity().owner_key())?;
     let listener = EventListener::new(&app, permit, after).await?;
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
@@ -100,6 +91,7 @@ mod tests {
     use std::sync::Arc;
 
     use axum::http::StatusCode;
+    use axum::response::Response;
     use toolcrib::config::{Config, Expose};
     use toolcrib::config_file::LoadedConfig;
     use toolcrib::core::principal::PrincipalIdentity;
@@ -107,9 +99,9 @@ mod tests {
     use toolcrib_mcp::server::{McpEndpoint, ServerOptions};
 
     use super::*;
-    use crate::auth::Role;
+    use crate::auth::{AuthenticatedClient, Role};
     use crate::mcp::McpService;
-    use crate::state::ServerConfig;
+    use crate::state::{AppState, ServerConfig};
 
     fn client(token: &str) -> AuthenticatedClient {
         let principal = Principal::new(PrincipalIdentity::Token { id: token.into() }, token, Role::Viewer);
@@ -139,8 +131,8 @@ mod tests {
         };
         let app = AppState::new(config, registry, endpoint, ([127, 0, 0, 1], 0).into()).unwrap();
         let listen = async |identity: &str| {
-            let client = Extension(client(identity));
-            stream_events(State(app.clone()), client, HeaderMap::new(), QueryParams::default()).await.into_response()
+            let request = AuthorizedRequest { app: app.clone(), client: client(identity), trace: None };
+            stream_events(request, HeaderMap::new(), QueryParams::default()).await.into_response()
         };
 
         let mut permits = Vec::new();

@@ -4,15 +4,15 @@
 use axum::routing::get;
 use serde_json::{Value, json};
 
-use super::openapi_schema::{object_schema, string_enum};
+use super::openapi_schema::{object_schema, string_enum, timestamp, with_optional};
 use super::route::ApiRoute;
 use crate::auth::Permission;
 use crate::operations::{get_metrics, get_readiness};
 
 /// `since` is present only while the store is not `ok`, so it is not required.
 pub(super) fn schemas() -> Vec<(&'static str, Value)> {
-    let mut store = object_schema(&[("state", string_enum(&["ok", "down", "damaged", "missing"]))]);
-    store["properties"]["since"] = json!({ "type": "string", "format": "date-time" });
+    let store = object_schema(&[("state", string_enum(&["ok", "down", "damaged", "missing"]))]);
+    let store = with_optional(store, &[("since", timestamp())]);
     vec![("Readiness", object_schema(&[("status", string_enum(&["ready", "degraded"])), ("store", store)]))]
 }
 
@@ -30,9 +30,8 @@ pub(super) fn routes() -> Vec<ApiRoute> {
             .requires(Permission::Public)
             .json_response(200, "Readiness", "Calls work; `degraded` while the store does not accept changes")
             .error_responses(&[503]),
-        ApiRoute::new("GET", "/metrics", "metrics", get(get_metrics))
+        ApiRoute::read("/metrics", "metrics", get_metrics)
             .summary("Metrics for Prometheus")
-            .requires(Permission::Read)
             .response(200, text("Prometheus text format, version 0.0.4")),
     ]
 }

@@ -2,33 +2,13 @@
 //!
 //! The document depends on the version alone, so it is rendered once when the router is built.
 
-use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
-use http::header;
 use serde_json::{Map, Value, json};
 
 use super::route::schema_ref;
 use super::{routes, schemas};
 
-/// The rendered document.
-#[derive(Debug, Clone)]
-pub(super) struct OpenApiDocument(Bytes);
-
-impl OpenApiDocument {
-    /// Renders the document as compact JSON.
-    pub(super) fn render() -> OpenApiDocument {
-        OpenApiDocument(Bytes::from(build_document().to_string()))
-    }
-}
-
-impl IntoResponse for OpenApiDocument {
-    fn into_response(self) -> Response {
-        ([(header::CONTENT_TYPE, "application/json")], self.0).into_response()
-    }
-}
-
 /// Builds the OpenAPI 3.1 document.
-fn build_document() -> Value {
+pub(super) fn build_document() -> Value {
     let mut paths: Map<String, Value> = Map::new();
     routes().into_iter().for_each(|route| route.describe(&mut paths));
     let error = json!({

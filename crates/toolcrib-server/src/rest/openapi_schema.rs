@@ -1,9 +1,45 @@
 //! Helpers to write JSON Schemas for the OpenAPI document.
 //!
-//! Responses are described as open objects, so that a later version may add fields; request bodies that refuse unknown
-//! fields add `additionalProperties: false` themselves.
+//! Responses are described as open objects, so that a later version may add fields; bodies of requests are [`closed`].
 
 use serde_json::{Map, Value, json};
+
+/// Schema of a text.
+pub(super) fn text() -> Value {
+    json!({ "type": "string" })
+}
+
+/// Schema of a number of things.
+pub(super) fn count() -> Value {
+    json!({ "type": "integer", "minimum": 0 })
+}
+
+/// Schema of a boolean.
+pub(super) fn boolean() -> Value {
+    json!({ "type": "boolean" })
+}
+
+/// Schema of a point in time.
+pub(super) fn timestamp() -> Value {
+    json!({ "type": "string", "format": "date-time" })
+}
+
+/// Schema of a list.
+pub(super) fn array_of(items: Value) -> Value {
+    json!({ "type": "array", "items": items })
+}
+
+/// Adds a description to a schema.
+pub(super) fn described(mut schema: Value, description: &str) -> Value {
+    schema["description"] = json!(description);
+    schema
+}
+
+/// Refuses fields that the schema does not name, for bodies of requests.
+pub(super) fn closed(mut schema: Value) -> Value {
+    schema["additionalProperties"] = json!(false);
+    schema
+}
 
 /// Schema of an object with these required fields. Later versions may add others.
 pub(super) fn object_schema(fields: &[(&str, Value)]) -> Value {
@@ -52,5 +88,5 @@ pub(super) fn string_enum(values: &[&str]) -> Value {
 
 /// Schema of a list of strings.
 pub(super) fn string_array() -> Value {
-    json!({ "type": "array", "items": { "type": "string" } })
+    array_of(text())
 }

@@ -12,6 +12,7 @@ use toolcrib::core::Timestamp;
 use toolcrib::core::percent;
 use toolcrib::core::text::sanitize_truncated;
 use toolcrib::core::time::TimeSpec;
+use toolcrib::registry::SourceView;
 use toolcrib::{Code, Error, Registry, Result, SourceId};
 
 use super::error::ApiError;
@@ -106,8 +107,13 @@ impl QueryParams {
 
 /// Returns the id of an existing source, from any spelling that maps to it.
 pub(crate) fn find_source_id(registry: &Registry, name: &str) -> Result<SourceId> {
-    let id = SourceId::from_name(name).ok().filter(|id| registry.sources().get(id).is_some());
-    id.ok_or_else(|| registry.sources().unknown_error(&sanitize_truncated(name, 80)))
+    find_source(registry, name).map(|source| source.id)
+}
+
+/// Like [`find_source_id`], with the state of the source.
+pub(crate) fn find_source(registry: &Registry, name: &str) -> Result<SourceView> {
+    let source = SourceId::from_name(name).ok().and_then(|id| registry.sources().get(&id));
+    source.ok_or_else(|| registry.sources().unknown_error(&sanitize_truncated(name, 80)))
 }
 
 fn bad_request(message: String) -> Error {

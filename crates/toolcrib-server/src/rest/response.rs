@@ -9,6 +9,8 @@ use toolcrib::core::ResultExt;
 use toolcrib::core::fingerprint::Fingerprint;
 use toolcrib::{Code, Result};
 
+use super::error::ApiResult;
+
 /// Without a charset: JSON is UTF-8.
 const JSON_CONTENT_TYPE: HeaderValue = HeaderValue::from_static("application/json");
 /// `Cache-Control` of tagged responses: only the client may cache them, and it must revalidate before each use.
@@ -16,7 +18,7 @@ const REVALIDATE: HeaderValue = HeaderValue::from_static("private, no-cache");
 
 /// A JSON body with its tag; can be sent any number of times.
 #[derive(Debug, Clone)]
-pub(super) struct TaggedResponse {
+pub(crate) struct TaggedResponse {
     pub(super) body: Bytes,
     pub(super) etag: HeaderValue,
     /// `Link` to the next page, for a JSON array that has no place for a cursor.
@@ -26,6 +28,21 @@ pub(super) struct TaggedResponse {
 /// Builds a JSON response without a tag.
 pub(crate) fn json_response(status: StatusCode, value: &impl Serialize) -> Result<Response> {
     Ok((status, [(header::CONTENT_TYPE, JSON_CONTENT_TYPE)], to_json_bytes(value)?).into_response())
+}
+
+/// Builds the response of a handler that succeeded.
+pub(super) fn ok_json(value: &impl Serialize) -> ApiResult {
+    Ok(json_response(StatusCode::OK, value)?)
+}
+
+/// Builds the response of a handler that created a resource at this path.
+pub(super) fn created_json(value: &impl Serialize, path: &str) -> ApiResult {
+    let mut response = json_response(StatusCode::CREATED, value)?;
+    // The paths consist of ids, which are ASCII letters, digits and `_`, so this never fails.
+    if let Ok(location) = HeaderValue::from_str(path) {
+        response.headers_mut().insert(header::LOCATION, location);
+    }
+    Ok(response)
 }
 
 /// Serialises a response body.

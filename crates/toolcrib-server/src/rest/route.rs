@@ -3,8 +3,9 @@
 //! Route and description are one value, so that neither can exist without the other.
 
 use axum::Router;
+use axum::handler::Handler;
 use axum::middleware::from_fn_with_state;
-use axum::routing::MethodRouter;
+use axum::routing::{MethodRouter, get, post};
 use serde_json::{Map, Value, json};
 
 use crate::auth::{Permission, authorize};
@@ -52,6 +53,24 @@ impl ApiRoute {
         route.error_responses(&[401, 403, 429])
     }
 
+    /// Begins a route that only reads: GET, for clients with [`Permission::Read`].
+    pub(super) fn read<T: 'static>(
+        path: &'static str,
+        operation_id: &'static str,
+        handler: impl Handler<T, AppState>,
+    ) -> ApiRoute {
+        ApiRoute::new("GET", path, operation_id, get(handler)).requires(Permission::Read)
+    }
+
+    /// Begins a POST route.
+    pub(super) fn post<T: 'static>(
+        path: &'static str,
+        operation_id: &'static str,
+        handler: impl Handler<T, AppState>,
+    ) -> ApiRoute {
+        ApiRoute::new("POST", path, operation_id, post(handler))
+    }
+
     /// Sets the summary in the document.
     pub(super) fn summary(self, summary: &'static str) -> ApiRoute {
         ApiRoute { summary, ..self }
@@ -64,9 +83,7 @@ impl ApiRoute {
 
     /// Describes the parameter `{name}` of the path.
     pub(super) fn path_param(self, name: &str, schema: Value, description: &str) -> ApiRoute {
-        self.parameter(
-            json!({ "name": name, "in": "path", "required": true, "description": description, "schema": schema }),
-        )
+        self.required_param(name, "path", schema, description)
     }
 
     /// Describes an optional query parameter.
@@ -76,29 +93,28 @@ impl ApiRoute {
 
     /// Describes a required query parameter.
     pub(super) fn required_query_param(self, name: &str, schema: Value, description: &str) -> ApiRoute {
+        self.required_param(name, "query", schema, description)
+    }
+
+    fn required_param(self, name: &str, location: &str, schema: Value, description: &str) -> ApiRoute {
         self.parameter(
-            json!({ "name": name, "in": "query", "required": true, "description": description, "schema": schema }),
+            json!({ "name": name, "in": location, "required": true, "description": description, "schema": schema }),
         )
     }
 
     /// Describes a required JSON body by the name of its schema.
     pub(super) fn request_body(self, schema: &str) -> ApiRoute {
-        let content = json!({ "application/json": { "schema": schema_ref(schema) } });
-        ApiRoute { body: Some(json!({ "required": true, "content": content })), ..self }
+        ApiRoute { body: Some(json!({ "required": true, "content": json_content(schema_ref(schema)) })), ..self }
     }
 
     /// Describes an optional JSON body by the name of its schema.
     pub(super) fn optional_body(self, schema: &str) -> ApiRoute {
-        let content = json!({ "application/json": { "schema": schema_ref(schema) } });
-        ApiRoute { body: Some(json!({ "content": content })), ..self }
+        ApiRoute { body: Some(json!({ "content": json_content(schema_ref(schema)) })), ..self }
     }
 
     /// Describes a JSON response by the name of its schema.
     pub(super) fn json_response(self, status: u16, schema: &str, description: &str) -> ApiRoute {
-        self.response(
-            status,
-            json!({ "description": description, "content": { "application/json": { "schema": schema_ref(schema) } } }),
-        )
+        self.response(status, json!({ "description": description, "content": json_content(schema_ref(schema)) }))
     }
 
     /// Describes any response, such as one without a body.
@@ -109,10 +125,8 @@ impl ApiRoute {
 
     /// Adds responses with the error envelope for these statuses.
     pub(super) fn error_responses(self, statuses: &[u16]) -> ApiRoute {
-        statuses.iter().fold(self, |route, status| {
-            let response = json!({ "$ref": "#/components/responses/Error" });
-            route.response(*status, response)
-        })
+        let response = json!({ "$ref": "#/components/responses/Error" });
+        statuses.iter().fold(self, |route, status| route.response(*status, response.clone()))
     }
 
     /// Describes `{id}` in the path as a source.
@@ -129,8 +143,7 @@ impl ApiRoute {
     /// Describes a JSON response with one of several schemas.
     pub(super) fn json_response_any(self, status: u16, schemas: &[&str], description: &str) -> ApiRoute {
         let refs: Vec<Value> = schemas.iter().map(|schema| schema_ref(schema)).collect();
-        let content = json!({ "application/json": { "schema": { "anyOf": refs } } });
-        self.response(status, json!({ "description": description, "content": content }))
+        self.response(status, json!({ "description": description, "content": json_content(json!({ "anyOf": refs })) }))
     }
 
     /// Describes that the route supports conditional requests with `If-None-Match`.
@@ -185,6 +198,11 @@ fn security(required: Permission) -> Value {
         Permission::Read | Permission::Use => json!([{}, { "token": [] }]),
         Permission::Manage => json!([{ "token": [] }]),
     }
+}
+
+/// Returns the content object of a JSON body.
+fn json_content(schema: Value) -> Value {
+    json!({ "application/json": { "schema": schema } })
 }
 
 /// Returns a reference to a named schema.

@@ -4,10 +4,7 @@
 
 use std::time::Duration;
 
-use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, Uri};
-use axum::response::Response;
-use axum::routing::get;
 use serde_json::{Value, json};
 use toolcrib::catalog::View;
 use toolcrib::catalog::search::Query;
@@ -15,13 +12,12 @@ use toolcrib::catalog::summary::SummaryBudget;
 use toolcrib::{Code, Error, Result};
 
 use super::cache::{ContentScope, RenderedBody};
-use super::error::ApiError;
-use super::openapi_schema::{object_schema, string_array, with_optional};
+use super::error::ApiResult;
+use super::openapi_schema::{array_of, count, described, object_schema, string_array, text, with_optional};
 use super::query::QueryParams;
 use super::response;
 use super::route::{ApiRoute, schema_ref};
-use crate::auth::{AuthenticatedClient, Permission};
-use crate::state::AppState;
+use crate::auth::AuthorizedRequest;
 
 /// Maximum number of hits. The whole list is at `/api/tools`.
 const MAX_SEARCH_HITS: u64 = 200;
@@ -37,24 +33,22 @@ pub(super) fn routes() -> Vec<ApiRoute> {
     let limit = json!({ "type": "integer", "minimum": 1, "maximum": MAX_SEARCH_HITS, "default": Query::DEFAULT_LIMIT });
     let budget = json!({ "type": "integer", "minimum": 1, "maximum": MAX_CONTEXT_BUDGET, "default": SummaryBudget::DEFAULT_TOKENS });
     vec![
-        ApiRoute::new("GET", "/api/search", "search_tools", get(search_tools))
+        ApiRoute::read("/api/search", "search_tools", search_tools)
             .summary("Search tools by task, question or name")
-            .requires(Permission::Read)
             .required_query_param(
                 "q",
                 json!({ "type": "string", "minLength": 1, "maxLength": MAX_QUERY_CHARS }),
                 "Purpose of the tool, or its name in any spelling",
             )
             .query_param("limit", limit, "Maximum number of hits")
-            .query_param("source", json!({ "type": "string" }), "Only tools of this source")
-            .query_param("tag", json!({ "type": "string" }), "Only tools of sources with this tag")
-            .query_param("group", json!({ "type": "string" }), "Reserved; there are no groups in this version")
+            .query_param("source", text(), "Only tools of this source")
+            .query_param("tag", text(), "Only tools of sources with this tag")
+            .query_param("group", text(), "Reserved; there are no groups in this version")
             .json_response(200, "Found", "Best hit first")
             .conditional()
             .error_responses(&[400, 404]),
-        ApiRoute::new("GET", "/api/context", "get_context", get(get_context))
+        ApiRoute::read("/api/context", "get_context", get_context)
             .summary("Summary for a system prompt: the most important tools, and how to find the others")
-            .requires(Permission::Read)
             .query_param("budget", budget, "Maximum number of tokens")
             .json_response(200, "Context", "The text, its tokens, and the tokens of all definitions")
             .conditional()
@@ -64,22 +58,17 @@ pub(super) fn routes() -> Vec<ApiRoute> {
 
 /// `also` and `hint` are optional: identical tools of other sources, and a suggestion when nothing was found.
 pub(super) fn schemas() -> Vec<(&'static str, Value)> {
-    let text = || json!({ "type": "string" });
-    let count = || json!({ "type": "integer", "minimum": 0 });
     let hit = object_schema(&[
         ("name", text()),
         ("score", json!({ "type": "number" })),
-        ("signature", json!({ "type": "string", "description": "`name(required*: type, optional: type)`" })),
+        ("signature", described(text(), "`name(required*: type, optional: type)`")),
         ("summary", text()),
     ]);
     let hit = with_optional(hit, &[("also", string_array())]);
     let found = object_schema(&[
-        ("hits", json!({ "type": "array", "items": schema_ref("Hit") })),
+        ("hits", array_of(schema_ref("Hit"))),
         ("total", count()),
-        (
-            "tokens",
-            json!({ "type": "integer", "minimum": 0, "description": "Tokens that an agent needs to read the hits" }),
-        ),
+        ("tokens", described(count(), "Tokens that an agent needs to read the hits")),
     ]);
     let found = with_optional(found, &[("hint", text())]);
     let context = object_schema(&[("text", text()), ("tokens", count()), ("tokens_full", count()), ("tools", count())]);
@@ -87,12 +76,8 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
 }
 
 /// `GET /api/search`.
-async fn search_tools(
-    State(app): State<AppState>,
-    Extension(client): Extension<AuthenticatedClient>,
-    uri: Uri,
-    headers: HeaderMap,
-) -> Result<Response, ApiError> {
+async fn search_tools(request: AuthorizedRequest, uri: Uri, headers: HeaderMap) -> ApiResult {
+    let AuthorizedRequest { app, client, .. } = request;
     let registry = app.registry.clone();
     let query = uri.query().unwrap_or_default().to_owned();
     // Parsed only on a cache miss.
@@ -122,12 +107,8 @@ fn query_text(params: &QueryParams) -> Result<String> {
 }
 
 /// `GET /api/context`.
-async fn get_context(
-    State(app): State<AppState>,
-    Extension(client): Extension<AuthenticatedClient>,
-    uri: Uri,
-    headers: HeaderMap,
-) -> Result<Response, ApiError> {
+async fn get_context(request: AuthorizedRequest, uri: Uri, headers: HeaderMap) -> ApiResult {
+    let AuthorizedRequest { app, client, .. } = request;
     let view = app.registry.view(&client.principal);
     if view.sources().any(|source| !source.segment.has_token_counts()) {
         // The counts are also written to the store; a store that hangs must not block a read. Without them the summary

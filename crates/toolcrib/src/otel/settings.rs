@@ -15,17 +15,9 @@ use std::time::Duration;
 
 use crate::spans::Sampler;
 
-/// Whether to export traces, and which of them.
-#[derive(Debug, PartialEq)]
-pub(super) enum TraceExport {
-    Disabled,
-    Enabled(Sampler),
-    /// Requested with settings that are not supported; holds the reason.
-    Unsupported(String),
-}
-
-/// Evaluates the variables. Export is opt-in: without an endpoint it is disabled.
-pub(super) fn read_trace_export(variable: impl Fn(&str) -> Option<String>) -> TraceExport {
+/// Returns which traces to export. Export is opt-in: `None` without an endpoint. The error is the reason why the settings
+/// are not supported.
+pub(super) fn read_trace_export(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Sampler>, String> {
     // OpenTelemetry treats an empty variable as unset, and a signal-specific one overrides the general one.
     let read = |name: &str| variable(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
     let for_traces = |name: &str| read(&format!("OTEL_EXPORTER_OTLP_TRACES_{name}"));
@@ -33,25 +25,20 @@ pub(super) fn read_trace_export(variable: impl Fn(&str) -> Option<String>) -> Tr
     let disabled = read("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true"));
     let exporters = read("OTEL_TRACES_EXPORTER").unwrap_or_else(|| "otlp".into());
     if disabled || exporters == "none" || otlp_setting("ENDPOINT").is_none() {
-        return TraceExport::Disabled;
+        return Ok(None);
     }
     if !exporters.split(',').any(|exporter| exporter.trim() == "otlp") {
-        return TraceExport::Unsupported(format!("`OTEL_TRACES_EXPORTER` is `{exporters}`; only `otlp` is supported"));
+        return Err(format!("`OTEL_TRACES_EXPORTER` is `{exporters}`; only `otlp` is supported"));
     }
     match otlp_setting("PROTOCOL").as_deref() {
         None | Some("http/protobuf") => {}
         Some(other) => {
             // A setup for gRPC names port 4317 of the collector, which does not accept HTTP.
             let port = if other == "grpc" { ", usually on port 4318 instead of 4317" } else { "" };
-            return TraceExport::Unsupported(format!(
-                "`OTEL_EXPORTER_OTLP_PROTOCOL` is `{other}`; only `http/protobuf` is supported{port}"
-            ));
+            return Err(format!("`OTEL_EXPORTER_OTLP_PROTOCOL` is `{other}`; only `http/protobuf` is supported{port}"));
         }
     }
-    match parse_sampler(read("OTEL_TRACES_SAMPLER").as_deref(), read("OTEL_TRACES_SAMPLER_ARG").as_deref()) {
-        Ok(sampler) => TraceExport::Enabled(sampler),
-        Err(reason) => TraceExport::Unsupported(reason),
-    }
+    parse_sampler(read("OTEL_TRACES_SAMPLER").as_deref(), read("OTEL_TRACES_SAMPLER_ARG").as_deref()).map(Some)
 }
 
 /// Returns the export timeout for one batch, given in milliseconds. A value that is no positive number counts as unset.
@@ -95,7 +82,9 @@ mod tests {
         assert_eq!(set(&[("OTEL_EXPORTER_OTLP_TIMEOUT", "soon")]), None);
     }
 
-    fn check(variables: &[(&str, &str)], expected: impl Fn(&TraceExport) -> bool) {
+    type Found = Result<Option<Sampler>, String>;
+
+    fn check(variables: &[(&str, &str)], expected: impl Fn(&Found) -> bool) {
         let found = read_trace_export(|name| {
             variables.iter().find(|(variable, _)| *variable == name).map(|(_, value)| (*value).to_owned())
         });
@@ -105,11 +94,10 @@ mod tests {
     #[test]
     fn the_environment_controls_the_export() {
         const ENDPOINT: (&str, &str) = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4318");
-        let sampled = |ratio, by_parent| {
-            move |found: &TraceExport| *found == TraceExport::Enabled(Sampler { ratio, parent_based: by_parent })
-        };
-        let off = |found: &TraceExport| *found == TraceExport::Disabled;
-        let impossible = |found: &TraceExport| matches!(found, TraceExport::Unsupported(_));
+        let sampled =
+            |ratio, by_parent| move |found: &Found| *found == Ok(Some(Sampler { ratio, parent_based: by_parent }));
+        let off = |found: &Found| *found == Ok(None);
+        let impossible = |found: &Found| found.is_err();
         check(&[], off);
         check(&[("OTEL_EXPORTER_OTLP_ENDPOINT", " ")], off);
         check(&[ENDPOINT], sampled(1.0, true));

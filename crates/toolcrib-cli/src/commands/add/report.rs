@@ -150,17 +150,9 @@ impl ApiReport {
 
 /// Returns the filter keys that the declaration sets.
 fn active_filters(kind: &SourceKind) -> Vec<&'static str> {
-    match kind {
-        SourceKind::OpenApi(OpenApiSource { include, exclude, include_tags, .. }) => {
-            let filters = [("include", include), ("exclude", exclude), ("include_tags", include_tags)];
-            filters.into_iter().filter(|(_, values)| !values.is_empty()).map(|(key, _)| key).collect()
-        }
-        SourceKind::Stdio(_)
-        | SourceKind::Http(_)
-        | SourceKind::Sse(_)
-        | SourceKind::Workflow(_)
-        | SourceKind::Builtin(_) => Vec::new(),
-    }
+    let SourceKind::OpenApi(OpenApiSource { include, exclude, include_tags, .. }) = kind else { return Vec::new() };
+    let filters = [("include", include), ("exclude", exclude), ("include_tags", include_tags)];
+    filters.into_iter().filter(|(_, values)| !values.is_empty()).map(|(key, _)| key).collect()
 }
 
 /// Says where requests go, or that the document names no server.

@@ -23,10 +23,9 @@ pub(super) fn check_config(loaded_config: &LoadedConfig) -> Vec<DoctorCheck> {
     let count = pluralize(loaded_config.config.sources.len(), "source");
     let user_file = config_file::user_config_file().filter(|file| file.is_file());
     // The project file has priority in the message; the user's own file is merged below it.
-    let message = match (&loaded_config.file, user_file) {
-        (Some(file), _) => format!("`{}` is loaded; {count} declared", file.display()),
-        (None, Some(user_file)) => format!("`{}` is loaded; {count} declared", user_file.display()),
-        (None, None) => "no file here; sources come from `toolcrib add`".to_owned(),
+    let message = match loaded_config.file.as_ref().or(user_file.as_ref()) {
+        Some(file) => format!("`{}` is loaded; {count} declared", file.display()),
+        None => "no file here; sources come from `toolcrib add`".to_owned(),
     };
     let mut checks = vec![DoctorCheck::ok("config", message)];
     for warning in &loaded_config.config.warnings {

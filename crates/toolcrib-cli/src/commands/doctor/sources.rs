@@ -104,16 +104,10 @@ fn unresolved_references(kind: &SourceKind) -> BTreeSet<String> {
 fn check_status(name: &str, source: &SourceView, probed: Option<&RefreshOutcome>) -> DoctorCheck {
     let id = &source.id;
     let health = serialized_name(&source.health);
-    let answered = probed.map(|outcome| match outcome.status {
-        RefreshStatus::Success | RefreshStatus::Unchanged if outcome.contacted => {
-            format!(", answered in {} ms", outcome.elapsed_ms)
-        }
-        RefreshStatus::Success
-        | RefreshStatus::Unchanged
-        | RefreshStatus::Fresh
-        | RefreshStatus::Failed
-        | RefreshStatus::Disabled => String::new(),
-    });
+    let has_answered = |outcome: &&RefreshOutcome| {
+        outcome.contacted && matches!(outcome.status, RefreshStatus::Success | RefreshStatus::Unchanged)
+    };
+    let answered = probed.filter(has_answered).map(|outcome| format!(", answered in {} ms", outcome.elapsed_ms));
     let answered = answered.unwrap_or_default();
     let tools = pluralize(source.tool_count, "tool");
     // A failing source first: its status explains everything else.

@@ -9,11 +9,10 @@ use std::path::{Path, PathBuf};
 use toolcrib::config::client::{ImportedConfig, Os};
 use toolcrib::config::{ConfigDiagnostic, ConfiguredSource, McpClientKind};
 use toolcrib::config_file;
-use toolcrib::core::ResultExt;
 use toolcrib::{Code, Error, Result};
 
 use crate::arguments::CommonArguments;
-use crate::session;
+use crate::session::{load_config, working_directory};
 
 /// The content of one file.
 pub(super) struct ClientConfigFile {
@@ -49,7 +48,7 @@ impl ClientConfigFile {
         });
         let paths: Vec<(McpClientKind, PathBuf)> = paths.collect();
         // `.mcp.json` may be the configuration of Toolcrib already; then there is nothing to import from it.
-        let configured = session::load_config(common)?.files;
+        let configured = load_config(common)?.files;
         let mut config_files = Vec::new();
         for (client, path) in paths.iter().filter(|(_, path)| path.is_file()) {
             if configured.contains(path) {
@@ -108,11 +107,6 @@ fn parse(
         Some(client) => client.read(text, &file, base, project),
         None => McpClientKind::read_any(text, &file, base, project),
     }
-}
-
-/// The project directory, in which some clients keep a file of their own.
-fn working_directory() -> Result<PathBuf> {
-    std::env::current_dir().context(Code::ConfigInvalid, "the working directory cannot be read")
 }
 
 /// The home directory, below which most clients keep their files.

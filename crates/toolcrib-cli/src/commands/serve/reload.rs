@@ -128,13 +128,9 @@ fn describe_changes(before: &Config, after: &Config) -> Vec<String> {
     let changed = changed.map(|(id, _)| format!("`{id}` changed"));
     let removed = old.keys().filter(|id| !new.contains_key(*id)).map(|id| format!("`{id}` removed"));
     let mut changes: Vec<String> = added.chain(changed).chain(removed).collect();
-    if before.defaults != after.defaults {
-        changes.push("`defaults` changed".into());
-    }
-    if before.expose != after.expose {
-        changes.push("`expose` changed".into());
-    }
     for (key, differs) in [
+        ("defaults", before.defaults != after.defaults),
+        ("expose", before.expose != after.expose),
         ("warm", before.warm != after.warm),
         ("identity", before.identity != after.identity),
         ("allow_commands", before.allow_commands != after.allow_commands),

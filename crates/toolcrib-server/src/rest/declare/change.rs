@@ -3,32 +3,26 @@
 //! The patch is applied to the keys of the stored declaration, and the result is parsed like a new one. So every check
 //! of a declaration applies to a change as well.
 
-use axum::Extension;
-use axum::extract::State;
-use axum::http::StatusCode;
-use axum::response::Response;
 use serde_json::{Map, Value};
 use toolcrib::config::{Secrets, export_json};
 use toolcrib::core::inventory::Origin;
 use toolcrib::registry::{DeclareOutcome, EnableOutcome, EnableTarget, EnabledState};
-use toolcrib::{Code, Error, Refresh, Result, Source, SourceId, Trace};
+use toolcrib::{Code, Error, Refresh, Result, Source, SourceId};
 
 use super::{authorize, declared_source, parse_source};
-use crate::auth::AuthenticatedClient;
+use crate::auth::{AuthenticatedClient, AuthorizedRequest};
 use crate::rest::body::JsonBody;
-use crate::rest::error::ApiError;
+use crate::rest::error::ApiResult;
 use crate::rest::query::{PathParam, find_source_id};
-use crate::rest::response;
+use crate::rest::response::ok_json;
 use crate::state::AppState;
 
 /// Applies a patch and discovers the source again if necessary.
 pub(super) async fn change_source(
-    State(app): State<AppState>,
-    Extension(client): Extension<AuthenticatedClient>,
-    trace: Option<Extension<Trace>>,
+    AuthorizedRequest { app, client, trace }: AuthorizedRequest,
     PathParam(name): PathParam,
     JsonBody(mut patch): JsonBody<Map<String, Value>>,
-) -> Result<Response, ApiError> {
+) -> ApiResult {
     let id = find_source_id(&app.registry, &name)?;
     // `enabled` is not part of the declaration, so it is taken out of the patch and applied by itself.
     let enabled = patch.shift_remove("enabled").map(parse_enabled).transpose()?;
@@ -54,14 +48,12 @@ pub(super) async fn change_source(
     }
     drop(guard);
     // Not forced: only a source whose connection changed or that was never discovered is contacted.
-    let refresh = Refresh { trace: trace.map(|trace| trace.0), ..Refresh::default() };
-    let refresh_outcome = match outcome {
-        DeclareOutcome::Same => None,
-        DeclareOutcome::New | DeclareOutcome::Changed => {
-            Some(app.registry.refresher().refresh_one(&id, refresh).await?)
-        }
-    };
-    Ok(response::json_response(StatusCode::OK, &declared_source(&app, &id, refresh_outcome)?)?)
+    let mut refresh_outcome = None;
+    if outcome != DeclareOutcome::Same {
+        let refresh = Refresh { trace, ..Refresh::default() };
+        refresh_outcome = Some(app.registry.refresher().refresh_one(&id, refresh).await?);
+    }
+    ok_json(&declared_source(&app, &id, refresh_outcome)?)
 }
 
 /// Enables or disables a source. Fails for one with an invalid declaration in the configuration.

@@ -1,17 +1,17 @@
 //! OpenAPI schemas of the keys of a source, which are those of a configuration file.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use crate::rest::openapi_schema::{nullable, object_schema, partial_object, string_array, string_enum};
+use crate::rest::openapi_schema::{
+    boolean, closed, described, nullable, object_schema, partial_object, string_array, string_enum, text, with_optional,
+};
 use crate::rest::route::schema_ref;
 
 /// Schemas of the routes that declare and change sources.
 pub(in crate::rest) fn schemas() -> Vec<(&'static str, Value)> {
     let keys = source_keys();
-    let mut new = keys.clone();
-    new["properties"]["name"] =
-        json!({ "type": "string", "description": "Name of the source, the prefix of its tools: `name__tool`" });
-    new["properties"]["id"] = json!({ "type": "string", "description": "Alias of `name`" });
+    let name = described(text(), "Name of the source, the prefix of its tools: `name__tool`");
+    let new = with_optional(keys.clone(), &[("name", name), ("id", described(text(), "Alias of `name`"))]);
     let declared = object_schema(&[("outcome", nullable(schema_ref("Outcome")))]);
     vec![
         ("SourceKeys", keys),
@@ -22,18 +22,13 @@ pub(in crate::rest) fn schemas() -> Vec<(&'static str, Value)> {
 
 /// Schema of all keys. Each may be `null`: in a declaration it counts as missing, in a patch it removes the key.
 fn source_keys() -> Value {
-    let text = |about: &str| json!({ "type": ["string", "null"], "description": about });
-    let flag = |about: &str| json!({ "type": ["boolean", "null"], "description": about });
-    let list = |about: &str| {
-        let mut schema = nullable(string_array());
-        schema["description"] = json!(about);
-        schema
-    };
-    let pairs = |about: &str| {
-        let value = json!({ "type": ["string", "null"] });
-        json!({ "type": ["object", "null"], "additionalProperties": value, "description": about })
-    };
-    let mut schema = partial_object(&[
+    let object = |about: &str| json!({ "type": ["object", "null"], "description": about });
+    let text = |about: &str| described(nullable(text()), about);
+    let flag = |about: &str| described(nullable(boolean()), about);
+    let list = |about: &str| described(nullable(string_array()), about);
+    let map = |value: Value, about: &str| json!({ "type": ["object", "null"], "additionalProperties": value, "description": about });
+    let pairs = |about: &str| map(json!({ "type": ["string", "null"] }), about);
+    closed(partial_object(&[
         ("command", text("Program of an MCP server on stdio")),
         ("args", list("Arguments of the program")),
         ("env", pairs("Environment variables of the program; values may be references such as `${env:NAME}`")),
@@ -42,10 +37,7 @@ fn source_keys() -> Value {
         ("url", text("URL of a remote MCP server")),
         ("transport", nullable_enum(&["http", "sse", "stdio"])),
         ("headers", pairs("HTTP headers of every request")),
-        (
-            "auth",
-            json!({ "type": ["object", "null"], "description": "`bearer`, `basic`, `api_key`, `oauth2` or `schemes`" }),
-        ),
+        ("auth", object("`bearer`, `basic`, `api_key`, `oauth2` or `schemes`")),
         ("openapi", text("File or URL of the OpenAPI document of an API")),
         ("base_url", text("Base URL of requests, instead of the one in the document")),
         ("include", list("Only these operations, by globs")),
@@ -54,7 +46,7 @@ fn source_keys() -> Value {
         ("methods", list("Only operations with one of these methods")),
         ("variables", pairs("Variables of the server URLs in the document")),
         ("allow_refs", list("Further files and URLs that the document may refer to")),
-        ("poll", json!({ "type": ["object", "null"], "description": "Polling of asynchronous operations" })),
+        ("poll", object("Polling of asynchronous operations")),
         ("workflow", text("File of an Arazzo document with workflows")),
         (
             "builtin",
@@ -76,19 +68,8 @@ fn source_keys() -> Value {
         ("title", text("Title for people")),
         ("tags", list("Tags to search by")),
         ("essential", list("Essential tools, listed in the summary for agents, by globs")),
-        (
-            "tools",
-            json!({
-                "type": ["object", "null"],
-                "additionalProperties": string_enum(&["allow", "ask", "deny", "hide"]),
-                "description": "Policies by globs on the tool names",
-            }),
-        ),
-    ]);
-    if let Some(schema) = schema.as_object_mut() {
-        schema.extend(Map::from_iter([("additionalProperties".to_owned(), json!(false))]));
-    }
-    schema
+        ("tools", map(string_enum(&["allow", "ask", "deny", "hide"]), "Policies by globs on the tool names")),
+    ]))
 }
 
 /// Schema of one of these values or `null`; without a `type`, because `null` has another one.

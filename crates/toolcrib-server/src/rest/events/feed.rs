@@ -10,7 +10,7 @@ use tokio::sync::{broadcast, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use toolcrib::core::inventory::Event;
 use toolcrib::registry::RegistryNotice;
-use toolcrib::{Code, Error, Registry};
+use toolcrib::{Code, Error, Registry, Result};
 
 use super::sse::{FeedEvent, render_notice};
 
@@ -26,34 +26,26 @@ const MAX_QUEUED_EVENTS: usize = 1_024;
 #[derive(Debug)]
 pub(crate) struct EventFeed {
     /// Events as bytes, so that a thousand listeners share one rendering.
-    events: broadcast::Sender<FeedEvent>,
+    pub(super) events: broadcast::Sender<FeedEvent>,
     /// Shared with the permits, which may outlive the feed.
-    listeners: Arc<ListenerCounts>,
-    /// Signals changed tokens and a reloaded configuration.
-    auth_changes: watch::Sender<()>,
-    closed: CancellationToken,
+    listeners: ListenerCounts,
+    /// Changes when a token is created, changed or revoked, and when the configuration is reloaded. All open streams check
+    /// their authorization then.
+    pub(crate) auth_changes: watch::Sender<()>,
+    /// Ends all event streams when it is cancelled.
+    pub(crate) closed: CancellationToken,
     _close_on_drop: DropGuard,
 }
 
 /// Number of listeners by identity. An identity without listeners has no entry, so the map does not grow with the
 /// tokens that were ever used.
-#[derive(Debug, Default)]
-struct ListenerCounts(Mutex<HashMap<Arc<str>, usize>>);
+type ListenerCounts = Arc<Mutex<HashMap<Arc<str>, usize>>>;
 
 /// RAII guard for one listener; dropping it makes room for another.
 #[derive(Debug)]
 pub(super) struct ListenerPermit {
-    listeners: Arc<ListenerCounts>,
+    listeners: ListenerCounts,
     identity: Arc<str>,
-}
-
-/// Which limit a new listener would exceed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum TooManyListeners {
-    /// [`MAX_LISTENERS`].
-    Total,
-    /// [`MAX_LISTENERS_PER_IDENTITY`].
-    PerIdentity,
 }
 
 impl EventFeed {
@@ -73,20 +65,18 @@ impl EventFeed {
         }
     }
 
-    /// Ends all event streams.
-    pub(crate) fn close(&self) {
-        self.closed.cancel();
-    }
-
-    /// Counts a new listener until the returned permit is dropped.
-    pub(super) fn acquire_permit(&self, identity: &Arc<str>) -> Result<ListenerPermit, TooManyListeners> {
-        let mut listeners = self.listeners.0.lock();
+    /// Counts a new listener until the returned permit is dropped. Fails with `RATE_LIMITED` if a limit is reached.
+    pub(super) fn acquire_permit(&self, identity: &Arc<str>) -> Result<ListenerPermit> {
+        let mut listeners = self.listeners.lock();
         if listeners.values().sum::<usize>() >= MAX_LISTENERS {
-            return Err(TooManyListeners::Total);
+            let message = format!("too many event streams ({MAX_LISTENERS}); try again later");
+            return Err(Error::new(Code::RateLimited, message));
         }
         let count = listeners.entry(identity.clone()).or_default();
         if *count >= MAX_LISTENERS_PER_IDENTITY {
-            return Err(TooManyListeners::PerIdentity);
+            let limit = MAX_LISTENERS_PER_IDENTITY;
+            let message = format!("too many event streams with these credentials ({limit}); close one of them");
+            return Err(Error::new(Code::RateLimited, message));
         }
         *count += 1;
         Ok(ListenerPermit { listeners: self.listeners.clone(), identity: identity.clone() })
@@ -94,56 +84,19 @@ impl EventFeed {
 
     /// Number of current listeners, for metrics.
     pub(crate) fn listener_count(&self) -> usize {
-        self.listeners.0.lock().values().sum()
-    }
-
-    /// Returns a receiver of all events from now on.
-    pub(super) fn subscribe(&self) -> broadcast::Receiver<FeedEvent> {
-        self.events.subscribe()
-    }
-
-    /// Returns a receiver that changes when a token is created, changed or revoked, and when the configuration is reloaded.
-    pub(crate) fn subscribe_auth_changes(&self) -> watch::Receiver<()> {
-        self.auth_changes.subscribe()
-    }
-
-    /// Makes all open streams check their authorization.
-    pub(crate) fn notify_auth_changed(&self) {
-        self.auth_changes.send_replace(());
-    }
-
-    /// Token that is cancelled when the feed closes.
-    pub(super) fn closed_token(&self) -> CancellationToken {
-        self.closed.clone()
+        self.listeners.lock().values().sum()
     }
 }
 
-impl ListenerCounts {}
-
 impl Drop for ListenerPermit {
     fn drop(&mut self) {
-        let mut listeners = self.listeners.0.lock();
+        let mut listeners = self.listeners.lock();
         if let Some(count) = listeners.get_mut(&self.identity) {
             *count -= 1;
             if *count == 0 {
                 listeners.remove(&self.identity);
             }
         }
-    }
-}
-
-impl TooManyListeners {
-    /// `RATE_LIMITED`, with the limit in the message.
-    pub(super) fn into_error(self) -> Error {
-        let message = match self {
-            TooManyListeners::Total => format!("too many event streams ({MAX_LISTENERS}); try again later"),
-            TooManyListeners::PerIdentity => {
-                format!(
-                    "too many event streams with these credentials ({MAX_LISTENERS_PER_IDENTITY}); close one of them"
-                )
-            }
-        };
-        Error::new(Code::RateLimited, message)
     }
 }
 

@@ -41,8 +41,8 @@ pub(super) struct EventListener {
 impl EventListener {
     /// Opens a stream. Subscribes to the feed before it reads the journal, so that no record between the two is missed.
     pub(super) async fn new(app: &AppState, permit: ListenerPermit, after: Option<u64>) -> Result<EventListener> {
-        let events = app.event_feed.subscribe();
-        let closed = app.event_feed.closed_token();
+        let events = app.event_feed.events.subscribe();
+        let closed = app.event_feed.closed.clone();
         let registry = app.registry.clone();
         let head = registry.inventory().version;
         // A number beyond the head comes from another journal, or from a process that is ahead of this one. Starting at the

@@ -10,7 +10,7 @@ use toolcrib::core::percent;
 use toolcrib::schema::ArgumentError;
 use url::form_urlencoded;
 
-use super::document::{ShopOperation, ShopParameter};
+use super::document::ShopOperation;
 use super::multipart::{self, FormPart};
 
 /// The parts of a request that are validated.
@@ -72,9 +72,8 @@ pub(super) fn describe_violations(violations: &[ArgumentError]) -> String {
 /// type stays text and fails validation.
 fn typed_path_values(operation: &ShopOperation, path_values: &BTreeMap<String, String>) -> Value {
     let value = |name: &str, text: &str| {
-        let schema =
-            operation.parameters.iter().find(|parameter| parameter.name == name).map(|parameter| &parameter.schema);
-        parse_typed(schema, &percent::decode_lossy(text))
+        let parameter = operation.parameters.iter().find(|parameter| parameter["name"] == name);
+        parse_typed(parameter.map(|parameter| &parameter["schema"]), &percent::decode_lossy(text))
     };
     path_values.iter().map(|(name, text)| (name.clone(), value(name, text))).collect::<Map<_, _>>().into()
 }
@@ -90,8 +89,8 @@ fn parse_query(operation: &ShopOperation, query: &str) -> Result<Value, Vec<Argu
         };
         let at = format!("/query/{key}");
         let unknown = || violation(&at, "is not in the document");
-        let is_named = |parameter: &&ShopParameter| parameter.location == "query" && parameter.name == name;
-        let schema = &operation.parameters.iter().find(is_named).ok_or_else(unknown)?.schema;
+        let is_named = |parameter: &&Value| parameter["in"] == "query" && parameter["name"] == name;
+        let schema = &operation.parameters.iter().find(is_named).ok_or_else(unknown)?["schema"];
         match (schema["type"].as_str(), inner) {
             (Some("object"), Some(inner)) => {
                 let object = values.entry(name).or_insert_with(|| json!({}));

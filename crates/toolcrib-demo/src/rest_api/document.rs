@@ -35,7 +35,7 @@ pub(super) struct ShopOperation {
     /// Segments of the path template; `{name}` matches any non-empty segment.
     segments: Vec<String>,
     /// Parameters of the path item and the operation, with references resolved.
-    pub(super) parameters: Vec<ShopParameter>,
+    pub(super) parameters: Vec<Value>,
     /// Media type of the request body.
     pub(super) body: Option<String>,
     /// Allowed media types of the parts of a multipart body, by part name.
@@ -44,14 +44,6 @@ pub(super) struct ShopOperation {
     pub(super) requires_token: bool,
     /// Validates an object with `path`, `query` and `body`.
     pub(super) validator: Validator,
-}
-
-/// A parameter in the path or the query.
-pub(super) struct ShopParameter {
-    pub(super) name: String,
-    /// `path` or `query`.
-    pub(super) location: String,
-    pub(super) schema: Value,
 }
 
 /// Result of looking up the operation of a request.
@@ -115,14 +107,7 @@ impl ShopOperation {
             id: text(&operation["operationId"]),
             method: method.to_ascii_uppercase(),
             segments: path.trim_start_matches('/').split('/').map(str::to_owned).collect(),
-            parameters: parameters
-                .iter()
-                .map(|parameter| ShopParameter {
-                    name: text(&parameter["name"]),
-                    location: text(&parameter["in"]),
-                    schema: parameter["schema"].clone(),
-                })
-                .collect(),
+            parameters: parameters.iter().map(|parameter| (*parameter).clone()).collect(),
             body: content.map(|(media_type, _)| media_type.to_owned()),
             parts: parts.map(|(name, encoding)| (name.to_owned(), text(&encoding["contentType"]))).collect(),
             requires_token: !operation["security"].is_null(),

@@ -1,5 +1,6 @@
-//! The demo's MCP server: a lending library over stdio, protocol version 2025-11-25 and older. It runs in this binary
-//! under a hidden first argument, keeps its state in memory, and writes no file but the one that counts its starts.
+//! The demo's MCP server: a lending library over stdio, protocol version 2025-11-25 and older. It runs in the binary
+//! `toolcrib` under a hidden first argument, keeps its state in memory, and writes no file but the one that counts its
+//! starts.
 //!
 //! Messages are JSON-RPC, one per line. The server shares no code with `toolcrib-mcp`.
 //!
@@ -19,13 +20,13 @@ use serde_json::{Value, json};
 use lending_library::LendingLibrary;
 
 /// Hidden first argument: `toolcrib __demo-server [--starts FILE]`.
-pub(crate) const DEMO_SERVER_ARGUMENT: &str = "__demo-server";
+pub const DEMO_SERVER_ARGUMENT: &str = "__demo-server";
 
 /// Supported protocol versions, newest first.
 const PROTOCOL_VERSIONS: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
 
 /// Serves MCP until the end of stdin if the first argument is [`DEMO_SERVER_ARGUMENT`]; returns `None` otherwise.
-pub(crate) fn run_if_requested() -> Option<ExitCode> {
+pub fn run_if_requested() -> Option<ExitCode> {
     // Runs before argument parsing and without the async runtime: the server needs neither.
     let mut arguments = std::env::args_os().skip(1);
     arguments.next().filter(|argument| argument == DEMO_SERVER_ARGUMENT)?;

@@ -7,28 +7,28 @@ use std::future::pending;
 
 use toolcrib::Result;
 use toolcrib::catalog::tokens;
+use toolcrib_demo::rest_api::ShopApi;
 use toolcrib_server::{HttpServer, McpService, ServerConfig, bind};
 
-use super::discover;
-use super::sandbox::DemoSandbox;
-use super::shop_api::ShopApi;
+use super::Demo;
 use crate::arguments::CommonArguments;
 use crate::commands::serve;
-use crate::exit::{CommandOutcome, ShutdownSignals};
+use crate::exit::ShutdownSignals;
 
 /// Starts the shop's API and the HTTP server, and closes both on shutdown.
-pub(super) async fn run(common: &CommonArguments, listen: &str) -> Result<CommandOutcome> {
+pub(super) async fn run(common: &CommonArguments, listen: &str) -> Result<()> {
     let mut shutdown_signals = ShutdownSignals::listen();
     // Signals first, then the address: a script may read the address and end the demo at once.
     let listener = bind(serve::resolve_address(listen).await?).await?;
     let shop = ShopApi::start(serve::resolve_address("127.0.0.1:0").await?).await?;
-    let sandbox = DemoSandbox::create(common, &shop.document_url())?;
+    let demo = Demo::create(common, &shop.document_url())?;
+    let sandbox = &demo.sandbox;
     let registry = sandbox.open_registry().await?;
     // Loaded in the background; the first summary needs it.
     tokio::task::spawn_blocking(tokens::load_tokenizer);
     let serve = async {
         // Discovered before the address is printed, so that the first page of the console has tools.
-        discover(&sandbox, &registry).await?;
+        demo.discover(&registry).await?;
         let mcp_service = McpService::new(registry.clone(), sandbox.loaded_config().config.expose);
         // As with `toolcrib serve` on loopback, local processes of this user need no token.
         let server_config = ServerConfig {
@@ -47,5 +47,5 @@ pub(super) async fn run(common: &CommonArguments, listen: &str) -> Result<Comman
     let result = serve.await;
     registry.close().await;
     shop.close().await;
-    result.map(|()| CommandOutcome::Success)
+    result
 }

@@ -190,98 +190,84 @@ pub(super) fn tool_definitions() -> Vec<Value> {
     });
     let reads = json!({"readOnlyHint": true, "openWorldHint": false});
     let changes = json!({"readOnlyHint": false, "destructiveHint": false, "openWorldHint": false});
+    let repeatable =
+        json!({"readOnlyHint": false, "destructiveHint": false, "idempotentHint": true, "openWorldHint": false});
+    let optional_input =
+        |properties: Value| json!({"type": "object", "properties": properties, "additionalProperties": false});
+    let input = |properties: Value, required: &[&str]| json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false});
     vec![
         json!({
             "name": "find_books", "title": "Find books",
             "description": "Finds books by title, author or genre. An empty query lists all of them.",
-            "inputSchema": {
-                "type": "object",
-                "properties": {
-                    "query": {"type": "string", "description": "Part of a title or an author's name"},
-                    "genre": {"type": "string", "enum": GENRES, "description": "Only this genre"},
-                    "available": {"type": "boolean", "default": false, "description": "Only books that are not lent"},
-                    "limit": {"type": "integer", "minimum": 1, "maximum": 50, "default": 5, "description": "At most so many"}
-                },
-                "additionalProperties": false
-            },
+            "inputSchema": optional_input(json!({
+                "query": {"type": "string", "description": "Part of a title or an author's name"},
+                "genre": {"type": "string", "enum": GENRES, "description": "Only this genre"},
+                "available": {"type": "boolean", "default": false, "description": "Only books that are not lent"},
+                "limit": {"type": "integer", "minimum": 1, "maximum": 50, "default": 5, "description": "At most so many"}
+            })),
             "outputSchema": {"type": "object", "properties": {"books": {"type": "array", "items": one_book}}, "required": ["books"]},
             "annotations": reads,
         }),
         json!({
             "name": "get_book", "title": "Look at one book",
             "description": "Tells everything about one book: author, year, genre, shelf, and whether it is available.",
-            "inputSchema": {"type": "object", "properties": {"book": book}, "required": ["book"], "additionalProperties": false},
+            "inputSchema": input(json!({"book": book}), &["book"]),
             "outputSchema": one_book,
             "annotations": reads,
         }),
         json!({
             "name": "list_loans", "title": "List loans",
             "description": "Lists which books are lent, to whom, and in how many days they are due.",
-            "inputSchema": {
-                "type": "object",
-                "properties": {"member": {"type": "string", "description": "Only the loans of this member"}},
-                "additionalProperties": false
-            },
+            "inputSchema": optional_input(json!({"member": {"type": "string", "description": "Only the loans of this member"}})),
             "annotations": reads,
         }),
         json!({
             "name": "borrow_book", "title": "Borrow a book",
             "description": "Lends a book to a member. Fails when another member has it; use `reserve_book` then.",
-            "inputSchema": {
-                "type": "object",
-                "properties": {
+            "inputSchema": input(
+                json!({
                     "book": book, "member": member,
                     "days": {"type": "integer", "minimum": 1, "maximum": 60, "default": DEFAULT_LOAN_DAYS, "description": "For how long"}
-                },
-                "required": ["book", "member"],
-                "additionalProperties": false
-            },
+                }),
+                &["book", "member"],
+            ),
             "annotations": changes,
         }),
         json!({
             "name": "return_book", "title": "Return a book",
             "description": "Takes a book back, and tells who is next on the list.",
-            "inputSchema": {"type": "object", "properties": {"book": book}, "required": ["book"], "additionalProperties": false},
+            "inputSchema": input(json!({"book": book}), &["book"]),
             "annotations": changes,
         }),
         json!({
             "name": "renew_loan", "title": "Renew a loan",
             "description": "Gives a lent book its full time again.",
-            "inputSchema": {"type": "object", "properties": {"book": book}, "required": ["book"], "additionalProperties": false},
-            "annotations": {"readOnlyHint": false, "destructiveHint": false, "idempotentHint": true, "openWorldHint": false},
+            "inputSchema": input(json!({"book": book}), &["book"]),
+            "annotations": repeatable,
         }),
         json!({
             "name": "reserve_book", "title": "Reserve a book",
             "description": "Puts a member on the list of those who wait for a book.",
-            "inputSchema": {
-                "type": "object",
-                "properties": {
+            "inputSchema": input(
+                json!({
                     "book": book, "member": member,
                     "notify": {
                         "type": "object",
                         "description": "How to tell the member",
-                        "properties": {
-                            "by": {"type": "string", "enum": ["mail", "phone"]},
-                            "address": {"type": "string"}
-                        },
+                        "properties": {"by": {"type": "string", "enum": ["mail", "phone"]}, "address": {"type": "string"}},
                         "required": ["by", "address"]
                     }
-                },
-                "required": ["book", "member"],
-                "additionalProperties": false
-            },
-            "annotations": {"readOnlyHint": false, "destructiveHint": false, "idempotentHint": true, "openWorldHint": false},
+                }),
+                &["book", "member"],
+            ),
+            "annotations": repeatable,
         }),
         json!({
             "name": "opening_hours", "title": "Opening hours",
             "description": "Tells when the library is open.",
-            "inputSchema": {
-                "type": "object",
-                "properties": {
-                    "day": {"type": "string", "enum": ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]}
-                },
-                "additionalProperties": false
-            },
+            "inputSchema": optional_input(json!({
+                "day": {"type": "string", "enum": ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]}
+            })),
             "annotations": reads,
         }),
     ]

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::{Body, Bytes, to_bytes};
+use axum::body::to_bytes;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -27,10 +27,10 @@ use toolcrib::{Code, Error, Result};
 use toolcrib_server::bind;
 
 use document::{OperationMatch, ShopDocument};
-use shop_data::{ShopData, ShopResponse};
+use shop_data::{ShopData, json_response};
 
 /// Bearer token for the operations that require one. Not a secret: the API only listens on loopback, for the demo.
-pub(crate) const STAFF_TOKEN: &str = "corner-shop";
+pub const STAFF_TOKEN: &str = "corner-shop";
 /// Path of the document, which the sandbox's configuration names.
 const OPENAPI_PATH: &str = "/openapi.json";
 /// Maximum size of a request body in bytes; larger ones get 413.
@@ -42,7 +42,7 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The running API. Dropping it starts the shutdown; [`ShopApi::close`] also waits for it.
 #[derive(Debug)]
-pub(crate) struct ShopApi {
+pub struct ShopApi {
     url: String,
     shutdown_guard: DropGuard,
     server_task: JoinHandle<()>,
@@ -50,7 +50,7 @@ pub(crate) struct ShopApi {
 
 impl ShopApi {
     /// Binds the address, which must be loopback, and serves in a background task.
-    pub(crate) async fn start(address: SocketAddr) -> Result<ShopApi> {
+    pub async fn start(address: SocketAddr) -> Result<ShopApi> {
         if !address.ip().to_canonical().is_loopback() {
             let message = format!("`{address}` can be reached from other machines; the demo listens on loopback only");
             return Err(Error::new(Code::ConfigInvalid, message));
@@ -72,17 +72,17 @@ impl ShopApi {
     }
 
     /// `http://127.0.0.1:PORT`.
-    pub(crate) fn url(&self) -> &str {
+    pub fn url(&self) -> &str {
         &self.url
     }
 
     /// URL of the OpenAPI document.
-    pub(crate) fn document_url(&self) -> String {
+    pub fn document_url(&self) -> String {
         format!("{}{OPENAPI_PATH}", self.url)
     }
 
     /// Shuts down, aborting requests that take longer than [`SHUTDOWN_TIMEOUT`].
-    pub(crate) async fn close(self) {
+    pub async fn close(self) {
         drop(self.shutdown_guard);
         let abort = self.server_task.abort_handle();
         if tokio::time::timeout(SHUTDOWN_TIMEOUT, self.server_task).await.is_err() {
@@ -136,11 +136,11 @@ async fn handle_request(State(state): State<Arc<ShopApiState>>, request: Request
     match validation::validate_request(operation, &shop_request) {
         Ok(validated) => {
             let mut data = state.data.lock();
-            data.handle(&operation.id, &validated).into_response()
+            data.handle(&operation.id, &validated)
         }
         Err(faults) => {
             let body = json!({ "message": validation::describe_violations(&faults), "faults": faults });
-            ShopResponse::json(StatusCode::BAD_REQUEST, body).into_response()
+            json_response(StatusCode::BAD_REQUEST, body)
         }
     }
 }
@@ -167,24 +167,7 @@ fn bearer_token(headers: &HeaderMap) -> Option<&str> {
 
 /// A JSON response with a message.
 fn error_response(status: StatusCode, message: &str) -> Response {
-    ShopResponse::json(status, json!({ "message": message })).into_response()
-}
-
-impl IntoResponse for ShopResponse {
-    fn into_response(self) -> Response {
-        let ShopResponse { status, location, body } = self;
-        let bytes = body.map(|body| Bytes::from(body.to_string()));
-        let has_body = bytes.is_some();
-        let mut response = (status, bytes.map_or_else(Body::empty, Body::from)).into_response();
-        let headers = response.headers_mut();
-        if has_body {
-            headers.insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json"));
-        }
-        if let Some(location) = location.and_then(|location| location.parse().ok()) {
-            headers.insert(header::LOCATION, location);
-        }
-        response
-    }
+    json_response(status, json!({ "message": message }))
 }
 
 #[cfg(test)]

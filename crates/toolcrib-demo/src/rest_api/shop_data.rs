@@ -1,12 +1,13 @@
 //! State and operations of the demo shop. Requests are validated before they get here.
 //!
-//! Each operation is a method that returns a [`ShopResponse`]; `shop_api` converts it to HTTP. The range covers what
-//! OpenAPI clients have to handle: filters and cursors, a conflict, an upload, an operation with a token, and a report
+//! Each operation is a method that returns the response. The range covers what OpenAPI clients have to handle: filters and cursors, a conflict, an upload, an operation with a token, and a report
 //! that is polled.
 
 use std::collections::BTreeMap;
 
-use axum::http::StatusCode;
+use axum::Json;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
 use super::validation::ValidatedRequest;
@@ -19,15 +20,6 @@ pub(super) struct ShopData {
     reports: BTreeMap<u64, ShopReport>,
     /// Last id given to an order or a report.
     last_id: u64,
-}
-
-/// A response before it is converted to HTTP.
-pub(super) struct ShopResponse {
-    pub(super) status: StatusCode,
-    /// Value of the `Location` header, for created resources.
-    pub(super) location: Option<String>,
-    /// JSON body; `None` for 204.
-    pub(super) body: Option<Value>,
 }
 
 /// A report that becomes ready after a few polls, so that the demo can show asynchronous operations.
@@ -80,30 +72,27 @@ impl ShopData {
     }
 
     /// Runs the operation with this `operationId`.
-    pub(super) fn handle(&mut self, operation: &str, request: &ValidatedRequest) -> ShopResponse {
+    pub(super) fn handle(&mut self, operation: &str, request: &ValidatedRequest) -> Response {
         let values = &request.values;
         let path = &values["path"];
         let query = &values["query"];
         let body = &values["body"];
         match operation {
-            "list_products" => ShopResponse::json(StatusCode::OK, self.list_products(query)),
+            "list_products" => json_response(StatusCode::OK, self.list_products(query)),
             "get_product" => match find_product(path) {
-                Some(product) => ShopResponse::json(StatusCode::OK, self.product_json(product)),
+                Some(product) => json_response(StatusCode::OK, self.product_json(product)),
                 None => not_found("product"),
             },
             "add_picture" => add_picture(path, request),
             "place_order" => self.place_order(body),
             "get_order" => match self.orders.get(&path_id(path)) {
-                Some(order) => ShopResponse::json(StatusCode::OK, order.clone()),
+                Some(order) => json_response(StatusCode::OK, order.clone()),
                 None => not_found("order"),
             },
             "cancel_order" => self.cancel_order(path_id(path)),
             "request_report" => self.request_report(body),
             "get_report" => self.poll_report(path_id(path)),
-            _ => ShopResponse::json(
-                StatusCode::NOT_IMPLEMENTED,
-                json!({ "message": "this operation is not implemented" }),
-            ),
+            _ => json_response(StatusCode::NOT_IMPLEMENTED, json!({ "message": "this operation is not implemented" })),
         }
     }
 
@@ -150,13 +139,13 @@ impl ShopData {
     }
 
     /// `place_order`: takes the pieces from stock, or responds 409 if there are too few.
-    fn place_order(&mut self, body: &Value) -> ShopResponse {
+    fn place_order(&mut self, body: &Value) -> Response {
         let Some(product) = find_product(body) else { return not_found("product") };
         let quantity = body["quantity"].as_f64().unwrap_or(1.0) as u64;
         let left = self.stock_left(product);
         if quantity > left {
             let message = format!("there are {left} of `{}`, not {quantity}", product.sku);
-            return ShopResponse::json(StatusCode::CONFLICT, json!({ "message": message }));
+            return json_response(StatusCode::CONFLICT, json!({ "message": message }));
         }
         self.stock.insert(product.sku, left - quantity);
         let number = self.next_id();
@@ -175,11 +164,11 @@ impl ShopData {
         if self.orders.len() > MAX_STORED_ENTRIES {
             self.orders.pop_first();
         }
-        ShopResponse { location: Some(format!("/orders/{number}")), ..ShopResponse::json(StatusCode::CREATED, order) }
+        created_response(StatusCode::CREATED, format!("/orders/{number}"), order)
     }
 
     /// Idempotent: cancelling a cancelled order changes nothing.
-    fn cancel_order(&mut self, number: u64) -> ShopResponse {
+    fn cancel_order(&mut self, number: u64) -> Response {
         let Some(order) = self.orders.get_mut(&number) else { return not_found("order") };
         if order["status"] == "placed" {
             order["status"] = json!("cancelled");
@@ -189,11 +178,11 @@ impl ShopData {
                 *self.stock.entry(product.sku).or_default() += quantity;
             }
         }
-        ShopResponse { status: StatusCode::NO_CONTENT, location: None, body: None }
+        StatusCode::NO_CONTENT.into_response()
     }
 
     /// `request_report`: starts a report and responds 202 with its location.
-    fn request_report(&mut self, body: &Value) -> ShopResponse {
+    fn request_report(&mut self, body: &Value) -> Response {
         let number = self.next_id();
         self.reports
             .insert(number, ShopReport { about: body["about"].as_str().unwrap_or_default().to_owned(), polls: 0 });
@@ -201,11 +190,11 @@ impl ShopData {
             self.reports.pop_first();
         }
         let begun = json!({ "id": number, "status": "pending" });
-        ShopResponse { location: Some(format!("/reports/{number}")), ..ShopResponse::json(StatusCode::ACCEPTED, begun) }
+        created_response(StatusCode::ACCEPTED, format!("/reports/{number}"), begun)
     }
 
     /// `get_report`: pending for the first polls, then ready; a report about the weather fails.
-    fn poll_report(&mut self, number: u64) -> ShopResponse {
+    fn poll_report(&mut self, number: u64) -> Response {
         let Some(report) = self.reports.get_mut(&number) else { return not_found("report") };
         report.polls = report.polls.saturating_add(1);
         let about = report.about.clone();
@@ -222,7 +211,7 @@ impl ShopData {
                 json!({ "id": number, "status": "ready", "result": result })
             }
         };
-        ShopResponse::json(StatusCode::OK, report)
+        json_response(StatusCode::OK, report)
     }
 
     /// Ids of orders and reports share one counter.
@@ -232,15 +221,18 @@ impl ShopData {
     }
 }
 
-impl ShopResponse {
-    /// A response with a JSON body.
-    pub(super) fn json(status: StatusCode, body: Value) -> ShopResponse {
-        ShopResponse { status, location: None, body: Some(body) }
-    }
+/// A response with a JSON body.
+pub(super) fn json_response(status: StatusCode, body: Value) -> Response {
+    (status, Json(body)).into_response()
+}
+
+/// A response for a resource that was created at this path.
+fn created_response(status: StatusCode, path: String, body: Value) -> Response {
+    (status, [(header::LOCATION, path)], Json(body)).into_response()
 }
 
 /// `add_picture`: describes the uploaded file without storing it.
-fn add_picture(path: &Value, request: &ValidatedRequest) -> ShopResponse {
+fn add_picture(path: &Value, request: &ValidatedRequest) -> Response {
     let Some(product) = find_product(path) else { return not_found("product") };
     let Some(image) = request.parts.iter().find(|part| part.name == "image") else { return not_found("image") };
     let description = json!({
@@ -250,7 +242,7 @@ fn add_picture(path: &Value, request: &ValidatedRequest) -> ShopResponse {
         "bytes": image.bytes.len(),
         "caption": request.values["body"]["caption"],
     });
-    ShopResponse::json(StatusCode::CREATED, description)
+    json_response(StatusCode::CREATED, description)
 }
 
 /// Finds the product of the field `sku`.
@@ -269,6 +261,6 @@ fn price_in_units(hundredths: u64) -> f64 {
 }
 
 /// A 404 response.
-fn not_found(what: &str) -> ShopResponse {
-    ShopResponse::json(StatusCode::NOT_FOUND, json!({ "message": format!("there is no such {what}") }))
+fn not_found(what: &str) -> Response {
+    json_response(StatusCode::NOT_FOUND, json!({ "message": format!("there is no such {what}") }))
 }
