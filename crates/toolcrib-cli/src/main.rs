@@ -25,9 +25,16 @@ mod exit;
 mod log;
 mod telemetry;
 
+use std::pin::Pin;
 use std::process::ExitCode;
 
-use arguments::Arguments;
+use toolcrib::Result;
+use toolcrib::registry::EnabledState;
+use tracing::Instrument;
+
+use arguments::{Arguments, CliCommand, CommonArguments};
+use exit::CommandOutcome;
+use telemetry::Telemetry;
 
 fn main() -> ExitCode {
     // MCP servers are started through this binary acting as their guard. The guard must not parse arguments, open files
@@ -61,12 +68,12 @@ fn main() -> ExitCode {
     let wait = arguments.common.wait.clone();
     let result = runtime.block_on(async {
         if is_long_running {
-            return commands::run(arguments).await.map_err(Some);
+            return run_command(arguments).await.map_err(Some);
         }
         // A signal drops the future of the command, with its connections. `None` stands for that signal, which is no
         // error of the command.
         tokio::select! {
-            result = commands::run(arguments) => result.map_err(Some),
+            result = run_command(arguments) => result.map_err(Some),
             () = exit::wait_for_shutdown(&wait) => Err(None),
         }
     });
@@ -78,4 +85,64 @@ fn main() -> ExitCode {
         Err(Some(error)) => exit::report_error(&error, json),
         Err(None) => exit::report_interrupt(),
     }
+}
+
+/// Runs the command within its tracing span, and exports its telemetry afterwards.
+async fn run_command(arguments: Arguments) -> Result<CommandOutcome> {
+    let Arguments { common, command } = arguments;
+    let (telemetry, command_span) = Telemetry::start(command.is_long_running());
+    let common = &CommonArguments { telemetry, ..common };
+    // The name is for spans and log events. One boxed future per command: as one `async` block, the futures of all
+    // commands would share a state machine as large as the largest, and the compiler would build it in one piece.
+    let (name, work) = match command {
+        CliCommand::Serve(arguments) => ("serve", box_command(commands::serve::run(common, arguments))),
+        CliCommand::Mcp(arguments) => ("mcp", box_command(commands::mcp::run(common, arguments))),
+        CliCommand::Sources(arguments) => ("sources", box_command(commands::sources::run(common, arguments))),
+        CliCommand::Tools(arguments) => ("tools", box_command(commands::tools::run(common, arguments))),
+        CliCommand::Search(arguments) => ("search", box_command(commands::search::run(common, arguments))),
+        CliCommand::Describe(arguments) => ("describe", box_command(commands::describe::run(common, arguments))),
+        CliCommand::Context(arguments) => ("context", box_command(commands::context::run(common, arguments))),
+        CliCommand::Call(arguments) => ("call", box_command(commands::call::run(common, arguments))),
+        CliCommand::Refresh(arguments) => ("refresh", box_command(commands::refresh::run(common, arguments))),
+        CliCommand::Init(arguments) => ("init", box_command(async move { commands::init::run(common, &arguments) })),
+        CliCommand::Import(arguments) => ("import", box_command(commands::import::run(common, arguments))),
+        CliCommand::Add(arguments) => ("add", box_command(commands::add::run(common, *arguments))),
+        CliCommand::Remove(arguments) => ("remove", box_command(commands::remove::run(common, arguments))),
+        CliCommand::Enable(arguments) => {
+            ("enable", box_command(commands::enable::run(common, arguments, EnabledState::Enabled)))
+        }
+        CliCommand::Disable(arguments) => {
+            ("disable", box_command(commands::enable::run(common, arguments, EnabledState::Disabled)))
+        }
+        CliCommand::Invalidate(arguments) => ("invalidate", box_command(commands::invalidate::run(common, arguments))),
+        CliCommand::Config(arguments) => ("config", box_command(commands::config::run(common, arguments))),
+        CliCommand::Export(arguments) => ("export", box_command(commands::export::run(common, arguments))),
+        CliCommand::Trust(arguments) => ("trust", box_command(async move { commands::trust::run(common, &arguments) })),
+        CliCommand::Logs(arguments) => ("logs", box_command(commands::logs::run(common, arguments))),
+        CliCommand::Completions(arguments) => {
+            ("completions", box_command(async move { commands::completions::run(&arguments) }))
+        }
+        CliCommand::History(arguments) => ("history", box_command(commands::history::run(common, arguments))),
+        CliCommand::Diff(arguments) => ("diff", box_command(commands::diff::run(common, arguments))),
+        CliCommand::Lock(arguments) => ("lock", box_command(commands::lock::run(common, arguments))),
+        CliCommand::Stats(arguments) => ("stats", box_command(commands::stats::run(common, arguments))),
+        CliCommand::Verify(arguments) => ("verify", box_command(commands::verify::run(common, arguments))),
+        CliCommand::Doctor(arguments) => ("doctor", box_command(commands::doctor::run(common, arguments))),
+        CliCommand::Eval(arguments) => ("eval", box_command(async move { commands::eval::run(common, &arguments) })),
+        CliCommand::Token(arguments) => ("token", box_command(commands::token::run(common, arguments))),
+        CliCommand::Man(arguments) => ("man", box_command(async move { commands::man::run(&arguments) })),
+        #[cfg(feature = "demo")]
+        CliCommand::Demo(arguments) => ("demo", box_command(commands::demo::run(common, arguments))),
+    };
+    let span = log::command_span(name, common.telemetry.trace.as_ref());
+    let result = work.instrument(span).await;
+    command_span.finish(name, &result).await;
+    result
+}
+
+/// Boxes the future of a command, which returns an outcome, or nothing if it has no failures besides errors.
+fn box_command<'a, T: Into<CommandOutcome>>(
+    work: impl Future<Output = Result<T>> + 'a,
+) -> Pin<Box<dyn Future<Output = Result<CommandOutcome>> + 'a>> {
+    Box::pin(async { work.await.map(Into::into) })
 }

@@ -18,11 +18,11 @@
 mod builder;
 
 // The steps of a call, and other requests.
+mod admission;
 mod arguments;
 mod check;
 mod recorder;
 mod requests;
-mod send;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -31,7 +31,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde::Serialize;
 use serde_json::Value;
-use serde_json::value::to_raw_value;
+use serde_json::value::{RawValue, to_raw_value};
 use toolcrib_catalog::CatalogSource;
 use toolcrib_core::source::{ResultText, SourceSettings};
 use toolcrib_core::text::sanitize_truncated;
@@ -39,7 +39,7 @@ use toolcrib_core::time::format_duration;
 use toolcrib_core::tool::{ParsedToolName, parse_tool_name};
 use toolcrib_core::{Code, Error, Result, ResultExt, Source, SourceId, Timestamp};
 
-use crate::connector::{CallFailure, ToolCall, ToolCaller, ToolResult};
+use crate::connector::{CallFailure, SourceRequest, ToolCall, ToolCaller, ToolResult};
 use crate::monitoring::Monitoring;
 use crate::refresh::{Refresher, RequiredFreshness};
 use crate::registry::Registry;
@@ -47,6 +47,7 @@ use crate::result_pages::{PageShape, PageStore};
 use crate::state::State;
 use crate::store::ErrorSummary;
 use crate::trace::Trace;
+use admission::acquire_call_permit;
 use arguments::{ValidatedArguments, ValidationPermits, invalid_arguments_error};
 use check::{check_enabled, check_policy};
 use recorder::{CallError, CallProgress, CallRecorder};
@@ -235,6 +236,33 @@ impl Dispatcher {
         let splitting =
             tokio::task::spawn_blocking(move || dispatcher.result_pages.store(id, owner, result, limit, shape));
         splitting.await.context(Code::Internal, "a result could not be split")?
+    }
+
+    /// Sends a call to its source and reports the outcome to the circuit breaker.
+    async fn send_call(&self, source: &Source, mut call: ToolCall<'_>) -> Result<ToolResult> {
+        self.state.snapshot().ensure_can_contact(&source.id)?;
+        let slot = self.state.connectors.slot(source);
+        // Held until the call has ended.
+        let _permit = acquire_call_permit(&slot, source, &mut call).await?;
+        let guard = self.admit_call(&slot, source, call.context, &mut call.deadline).await?;
+        let result = slot.connector.call(&call).await;
+        let result = guard.report(result)?;
+        // Servers that repeat their credentials, e.g. a header with a token, do it in error results. Successful results
+        // pass unchanged.
+        if !result.layout.is_error {
+            return Ok(result);
+        }
+        let redactor = slot.redactor();
+        rewrite_result(result, move |result| result.redact(&redactor)).await
+    }
+
+    /// Sends any other request to its source. The concurrency limit of tools does not apply.
+    async fn send_request(&self, source: &Source, mut request: SourceRequest<'_>) -> Result<Box<RawValue>> {
+        self.state.snapshot().ensure_can_contact(&source.id)?;
+        let slot = self.state.connectors.slot(source);
+        let guard = self.admit_call(&slot, source, request.context, &mut request.deadline).await?;
+        let result = slot.connector.request(&request).await;
+        guard.report(result)
     }
 
     /// Discovers the source in a tool name if it was never discovered, within the timeout and cancellation of the call.

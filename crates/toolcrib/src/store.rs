@@ -208,9 +208,9 @@ pub struct Commit<'a> {
 impl Commit<'_> {
     /// Returns the records of the events: all of the same time and actor, with consecutive numbers.
     pub(crate) fn records(&self) -> serde_json::Result<Vec<StoredRecord>> {
-        let record = |(seq, event): (u64, &Event)| {
+        let record = |(index, event): (usize, &Event)| {
             let mut record = StoredRecord {
-                seq,
+                seq: self.first_seq.saturating_add(index as u64),
                 at: self.at,
                 actor: self.actor.clone(),
                 body: serde_json::to_string(event)?,
@@ -221,7 +221,7 @@ impl Commit<'_> {
             record.checksum = Some(record.compute_checksum());
             Ok(record)
         };
-        (self.first_seq..).zip(self.events).map(record).collect()
+        self.events.iter().enumerate().map(record).collect()
     }
 }
 

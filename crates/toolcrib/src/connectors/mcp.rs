@@ -209,7 +209,7 @@ impl McpConnector {
     }
 
     /// Sends a request and returns the raw result with the connection it came over. Connects first if necessary.
-    pub(super) async fn send_request_with_connection(
+    async fn send_request_with_connection(
         &self,
         request: &UpstreamRequest<'_>,
     ) -> Result<(Box<RawValue>, Arc<McpConnection>), CallFailure> {

@@ -82,9 +82,9 @@ mod tests {
         assert_eq!(set(&[("OTEL_EXPORTER_OTLP_TIMEOUT", "soon")]), None);
     }
 
-    type Found = Result<Option<Sampler>, String>;
+    type ExportSettings = Result<Option<Sampler>, String>;
 
-    fn check(variables: &[(&str, &str)], expected: impl Fn(&Found) -> bool) {
+    fn check(variables: &[(&str, &str)], expected: impl Fn(&ExportSettings) -> bool) {
         let found = read_trace_export(|name| {
             variables.iter().find(|(variable, _)| *variable == name).map(|(_, value)| (*value).to_owned())
         });
@@ -94,10 +94,11 @@ mod tests {
     #[test]
     fn the_environment_controls_the_export() {
         const ENDPOINT: (&str, &str) = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4318");
-        let sampled =
-            |ratio, by_parent| move |found: &Found| *found == Ok(Some(Sampler { ratio, parent_based: by_parent }));
-        let off = |found: &Found| *found == Ok(None);
-        let impossible = |found: &Found| found.is_err();
+        let sampled = |ratio, by_parent| {
+            move |found: &ExportSettings| *found == Ok(Some(Sampler { ratio, parent_based: by_parent }))
+        };
+        let off = |found: &ExportSettings| *found == Ok(None);
+        let impossible = |found: &ExportSettings| found.is_err();
         check(&[], off);
         check(&[("OTEL_EXPORTER_OTLP_ENDPOINT", " ")], off);
         check(&[ENDPOINT], sampled(1.0, true));

@@ -67,6 +67,25 @@ async fn execution_details_from_an_mcp_server_are_ignored() {
 }
 
 #[tokio::test]
+async fn a_past_tool_has_the_fields_with_a_history_and_no_execution_details_of_an_mcp_server() {
+    let shop = ScriptedSource::new([order_tool()]);
+    for (declared, has_spec) in [("openapi: shop.yaml", true), ("command: scripted", false)] {
+        let fixture = open_yaml(&format!("sources: {{ shop: {{ {declared} }} }}"), &[("shop", &shop)]).await;
+        fixture.tools(toolcrib::registry::ToolFilter::default()).await.unwrap();
+        let past = fixture.history().tool_at("shop/get_order", fixture.now()).await.unwrap();
+        assert_eq!((past.execution_spec.is_some(), past.is_pruned()), (has_spec, has_spec), "{declared}");
+        assert_eq!((past.policy, past.usage.clone()), (None, None));
+        let json: Value = serde_json::from_str(past.to_json().unwrap().get()).unwrap();
+        let keys: Vec<&String> = json.as_object().unwrap().keys().collect();
+        let expected = "id name source original_name title description input_schema output_schema annotations \
+                        fingerprint at updated_at definition";
+        assert_eq!(keys, expected.split_whitespace().collect::<Vec<_>>());
+        assert_eq!(json["definition"], order_tool());
+        assert_eq!((&json["input_schema"], &json["output_schema"]), (&order_tool()["inputSchema"], &Value::Null));
+    }
+}
+
+#[tokio::test]
 async fn api_requirements_are_derived_from_the_tools() {
     let mut wants = order_tool();
     wants["x-toolcrib-backing"]["execution"]["security"] = json!([[{ "scheme": "token", "kind": "bearer" }]]);

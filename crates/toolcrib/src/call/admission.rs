@@ -1,54 +1,25 @@
-//! Sends calls and requests to their sources: waits for the tool's concurrency limit and the source's circuit breaker,
-//! and reports the outcome to the breaker. Errors are redacted before they leave this module.
+//! Admission of calls to their sources: the concurrency limit of the tool, the circuit breaker of the source, and the
+//! report of the outcome to the breaker. Errors are redacted before they leave this module.
 //!
-//! Order: permit of the tool, circuit breaker, connector, breaker again with the outcome. All waits share the deadline
-//! of the call. Retries are made by the connectors, which know whether a request was sent.
+//! All waits share the deadline of the call. Retries are made by the connectors, which know whether a request was sent.
 
 use std::time::Duration;
 
 use serde_json::json;
-use serde_json::value::RawValue;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 use toolcrib_core::{Code, Error, Result, Source, SourceId};
 
-use super::{CallContext, CallDeadline, Dispatcher, rewrite_result};
+use super::{CallContext, CallDeadline, Dispatcher};
 use crate::breaker::{BreakerDecision, BreakerPermit, NoResponseReason};
 use crate::clock::{Clock, format_limit};
-use crate::connector::{CallFailure, SourceRequest, ToolCall, ToolResult};
+use crate::connector::{CallFailure, ToolCall};
 use crate::connectors::{ConnectorSlot, MAX_CALLS_PER_TOOL};
 use crate::store::ErrorSummary;
 
 impl Dispatcher {
-    /// Sends a call to its source and reports the outcome to the circuit breaker.
-    pub(super) async fn send_call(&self, source: &Source, mut call: ToolCall<'_>) -> Result<ToolResult> {
-        self.state.snapshot().ensure_can_contact(&source.id)?;
-        let slot = self.state.connectors.slot(source);
-        // Held until the call has ended.
-        let _permit = acquire_call_permit(&slot, source, &mut call).await?;
-        let guard = self.admit_call(&slot, source, call.context, &mut call.deadline).await?;
-        let result = slot.connector.call(&call).await;
-        let result = guard.report(result)?;
-        // Servers that repeat their credentials, e.g. a header with a token, do it in error results. Successful results
-        // pass unchanged.
-        if !result.layout.is_error {
-            return Ok(result);
-        }
-        let redactor = slot.redactor();
-        rewrite_result(result, move |result| result.redact(&redactor)).await
-    }
-
-    /// Sends any other request to its source. The concurrency limit of tools does not apply.
-    pub(super) async fn send_request(&self, source: &Source, mut request: SourceRequest<'_>) -> Result<Box<RawValue>> {
-        self.state.snapshot().ensure_can_contact(&source.id)?;
-        let slot = self.state.connectors.slot(source);
-        let guard = self.admit_call(&slot, source, request.context, &mut request.deadline).await?;
-        let result = slot.connector.request(&request).await;
-        guard.report(result)
-    }
-
     /// Admits a call through the circuit breaker, waiting for a running probe to end.
-    async fn admit_call<'a>(
+    pub(super) async fn admit_call<'a>(
         &'a self,
         slot: &'a ConnectorSlot,
         source: &Source,
@@ -100,7 +71,7 @@ fn breaker_open_error(slot: &ConnectorSlot, id: &SourceId, wait: Duration) -> Er
 }
 
 /// Waits for one of the permits of a tool; see [`MAX_CALLS_PER_TOOL`].
-async fn acquire_call_permit(
+pub(super) async fn acquire_call_permit(
     slot: &ConnectorSlot,
     source: &Source,
     call: &mut ToolCall<'_>,
@@ -136,7 +107,7 @@ async fn acquire_call_permit(
 
 /// RAII guard for a call admitted by the circuit breaker. If dropped before `report`, because the caller disconnected,
 /// the call is recorded as inconclusive.
-struct BreakerGuard<'a> {
+pub(super) struct BreakerGuard<'a> {
     slot: &'a ConnectorSlot,
     clock: &'a Clock,
     permit: BreakerPermit,
@@ -147,7 +118,7 @@ struct BreakerGuard<'a> {
 impl BreakerGuard<'_> {
     /// Reports the outcome to the breaker and redacts errors. Only outcomes that say something about the source's
     /// health move the breaker.
-    fn report<T>(mut self, result: Result<T, CallFailure>) -> Result<T> {
+    pub(super) fn report<T>(mut self, result: Result<T, CallFailure>) -> Result<T> {
         self.reported = true;
         let now = Instant::now();
         // First of all: the breaker keeps the error for display.
