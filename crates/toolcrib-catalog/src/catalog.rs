@@ -27,7 +27,6 @@ use std::sync::{Arc, OnceLock};
 
 use crate::search::SearchIndex;
 
-pub use essential::Essentials;
 pub use segment::{CallSpec, Segment, SegmentEntry};
 pub use tool_ref::{ToolRef, ToolStatus};
 use toolcrib_core::fingerprint::Fingerprint;

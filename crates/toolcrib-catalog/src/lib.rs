@@ -13,6 +13,5 @@ pub mod summary;
 pub mod tokens;
 
 pub use catalog::{
-    CallSpec, Catalog, CatalogSource, Essentials, Segment, SegmentEntry, SourceOptions, ToolRef, ToolStatus, View,
-    ViewKey,
+    CallSpec, Catalog, CatalogSource, Segment, SegmentEntry, SourceOptions, ToolRef, ToolStatus, View, ViewKey,
 };

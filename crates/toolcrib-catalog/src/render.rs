@@ -185,8 +185,7 @@ impl View {
             }
             Format::Anthropic => anthropic::project(name, &tool.tool()?, Loading::Now),
             Format::AnthropicDeferred => {
-                let is_essential = self.essentials().contains(tool);
-                let loading = if is_essential { Loading::Now } else { Loading::Deferred };
+                let loading = if self.is_essential(tool) { Loading::Now } else { Loading::Deferred };
                 anthropic::project(name, &tool.tool()?, loading)
             }
             Format::Openai => openai::project(name, &tool.tool()?),

@@ -51,6 +51,8 @@ pub mod embeddings;
 
 pub mod eval;
 
+use serde::Serialize;
+
 use crate::View;
 
 pub(crate) use index::SearchIndex;
@@ -59,7 +61,7 @@ use toolcrib_core::source::SourceId;
 use toolcrib_core::tool::ToolName;
 
 use rank::{RankedHit, Ranking};
-pub use response::{SearchResponse, SearchResponseHit};
+pub use response::SearchResponse;
 
 /// A search request: the text to search for, and optional filters.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,7 +77,7 @@ pub struct Query {
 }
 
 /// One tool that matches a query.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Hit {
     pub name: ToolName,
     /// Only comparable within one result; a match by name adds a thousand or more.
@@ -85,6 +87,7 @@ pub struct Hit {
     /// First sentence of the tool's description.
     pub summary: String,
     /// The same tool at other sources; these do not appear as hits of their own.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub also: Vec<ToolName>,
 }
 

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use toolcrib_core::source::{Auth, KeyLocation};
 
 use super::header::{check_header_name, check_header_value};
-use super::node::{ConfigNode, NodeValue, join_key};
+use super::node::{ConfigNode, join_key};
 use super::reader::{ConfigReader, Section, format_alternatives};
 use super::url_check;
 
@@ -33,9 +33,6 @@ pub(super) enum AuthMethods {
 
 /// In the order of [`AuthMethods`]: each variant allows a prefix of this list.
 pub(super) const AUTH_METHOD_KEYS: [&str; 5] = ["bearer", "basic", "api_key", "oauth2", "schemes"];
-/// Values of `in` for an API key.
-const KEY_LOCATIONS: [(&str, KeyLocation); 3] =
-    [("header", KeyLocation::Header), ("query", KeyLocation::Query), ("cookie", KeyLocation::Cookie)];
 
 /// Reads `auth`, if the source has it.
 pub(super) fn read(reader: &mut ConfigReader<'_>, source: &Section<'_>, allowed: AuthMethods) -> Option<Auth> {
@@ -163,10 +160,9 @@ fn read_oauth2(reader: &mut ConfigReader<'_>, node: &ConfigNode, path: &str) -> 
 
 /// Reads `scopes`: a list, or one text with spaces in between as in OAuth 2.0.
 fn read_scopes(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> Vec<String> {
-    match section.get("scopes").map(|node| &node.value) {
-        Some(NodeValue::Text(text)) => text.split_whitespace().map(str::to_owned).collect(),
-        Some(NodeValue::Null | NodeValue::Bool(..) | NodeValue::Number(_) | NodeValue::List(_) | NodeValue::Map(_))
-        | None => reader.read_list(section, "scopes"),
+    match section.get("scopes").and_then(ConfigNode::as_text) {
+        Some(text) => text.split_whitespace().map(str::to_owned).collect(),
+        None => reader.read_list(section, "scopes"),
     }
 }
 
@@ -187,7 +183,11 @@ fn read_api_key(reader: &mut ConfigReader<'_>, node: &ConfigNode, path: &str) ->
     let name = read_required(reader, &section, "name");
     let value = read_required(reader, &section, "value");
     let location = match section.get("in") {
-        Some(node) => reader.read_choice(node, &join_key(path, "in"), &KEY_LOCATIONS),
+        Some(node) => reader.read_choice(
+            node,
+            &join_key(path, "in"),
+            &KeyLocation::ALL.map(|location| (location.as_str(), location)),
+        ),
         None => Some(KeyLocation::Header),
     };
     let name = name?;
@@ -211,14 +211,5 @@ fn read_required(reader: &mut ConfigReader<'_>, section: &Section<'_>, key: &str
             reader.error(section.line, &section.path, format!("needs `{key}`"));
             None
         }
-    }
-}
-
-/// Name of a location in the configuration.
-pub(super) fn key_location_name(location: KeyLocation) -> &'static str {
-    match location {
-        KeyLocation::Header => "header",
-        KeyLocation::Query => "query",
-        KeyLocation::Cookie => "cookie",
     }
 }

@@ -63,38 +63,19 @@ const SERVER_MAP_PATHS: [&[&str]; 7] = [
     &["sources"],
 ];
 
+// Names on the command line, as in `toolcrib import cursor`, in the order in which the command tries the clients.
+toolcrib_core::name_variants!(McpClientKind {
+    ClaudeDesktop => "claude-desktop",
+    ClaudeCode => "claude-code",
+    Cursor => "cursor",
+    Vscode => "vscode",
+    Codex => "codex",
+    Gemini => "gemini",
+    Windsurf => "windsurf",
+    Zed => "zed",
+});
+
 impl McpClientKind {
-    /// All clients, in the order in which `toolcrib import` tries them.
-    pub const ALL: [McpClientKind; 8] = [
-        McpClientKind::ClaudeDesktop,
-        McpClientKind::ClaudeCode,
-        McpClientKind::Cursor,
-        McpClientKind::Vscode,
-        McpClientKind::Codex,
-        McpClientKind::Gemini,
-        McpClientKind::Windsurf,
-        McpClientKind::Zed,
-    ];
-
-    /// Name on the command line, as in `toolcrib import cursor`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            McpClientKind::ClaudeDesktop => "claude-desktop",
-            McpClientKind::ClaudeCode => "claude-code",
-            McpClientKind::Cursor => "cursor",
-            McpClientKind::Vscode => "vscode",
-            McpClientKind::Codex => "codex",
-            McpClientKind::Gemini => "gemini",
-            McpClientKind::Windsurf => "windsurf",
-            McpClientKind::Zed => "zed",
-        }
-    }
-
-    /// Parses the name of a client.
-    pub fn parse(name: &str) -> Option<McpClientKind> {
-        McpClientKind::ALL.into_iter().find(|client| client.as_str() == name)
-    }
-
     /// Returns the usual paths of its files, the project's before the user's. The first that declares a server takes
     /// precedence. The files need not exist.
     pub fn config_paths(self, home: &Path, project: &Path, os: Os) -> Vec<PathBuf> {
@@ -174,11 +155,8 @@ impl McpClientKind {
         }
         let server_maps = self.server_maps(root, project);
         if server_maps.is_empty() {
-            reader.warn(
-                1,
-                "",
-                format!("no servers found; {} keeps them under `{}`", self.as_str(), self.servers_key()),
-            );
+            let key = self.server_map_paths()[0][0];
+            reader.warn(1, "", format!("no servers found; {} keeps them under `{key}`", self.as_str()));
         }
         // Maps come in order of precedence: a server of an earlier map hides one of the same id in a later map.
         let mut sources: Vec<ConfiguredSource> = Vec::new();
@@ -200,40 +178,29 @@ impl McpClientKind {
             let node = path.iter().try_fold(root, |node, key| node.get(key))?;
             Some((path.join("."), node))
         };
-        let maps: Vec<_> = match self {
-            McpClientKind::ClaudeDesktop | McpClientKind::Cursor | McpClientKind::Gemini | McpClientKind::Windsurf => {
-                map_at(&["mcpServers"]).into_iter().collect()
-            }
-            McpClientKind::ClaudeCode => {
-                // `~/.claude.json` has the servers of each project under its path.
-                let local = root.get("projects").and_then(|projects| {
-                    let entry = projects.entries().iter().find(|entry| Path::new(&entry.key) == project)?;
-                    let path = join_key(&join_key("projects", &entry.key), "mcpServers");
-                    Some((path, entry.node.get("mcpServers")?))
-                });
-                local.into_iter().chain(map_at(&["mcpServers"])).collect()
-            }
-            McpClientKind::Vscode => {
-                let paths: [&[&str]; 3] = [&["servers"], &["mcp", "servers"], &["mcp.servers"]];
-                paths.into_iter().filter_map(map_at).collect()
-            }
-            McpClientKind::Codex => map_at(&["mcp_servers"]).into_iter().collect(),
-            McpClientKind::Zed => map_at(&["context_servers"]).into_iter().collect(),
-        };
+        // `~/.claude.json` has the servers of each project under its path.
+        let projects = root.get("projects").filter(|_| self == McpClientKind::ClaudeCode);
+        let local = projects.and_then(|projects| {
+            let entry = projects.entries().iter().find(|entry| Path::new(&entry.key) == project)?;
+            let path = join_key(&join_key("projects", &entry.key), "mcpServers");
+            Some((path, entry.node.get("mcpServers")?))
+        });
+        let own = self.server_map_paths().iter().filter_map(|path| map_at(path));
+        let maps: Vec<_> = local.into_iter().chain(own).collect();
         if maps.is_empty() { SERVER_MAP_PATHS.into_iter().filter_map(map_at).take(1).collect() } else { maps }
     }
 
-    /// Key under which the client keeps its servers, for messages.
-    fn servers_key(self) -> &'static str {
+    /// Key paths under which the client keeps its servers, the usual one first.
+    fn server_map_paths(self) -> &'static [&'static [&'static str]] {
         match self {
             McpClientKind::ClaudeDesktop
             | McpClientKind::ClaudeCode
             | McpClientKind::Cursor
             | McpClientKind::Gemini
-            | McpClientKind::Windsurf => "mcpServers",
-            McpClientKind::Vscode => "servers",
-            McpClientKind::Codex => "mcp_servers",
-            McpClientKind::Zed => "context_servers",
+            | McpClientKind::Windsurf => &[&["mcpServers"]],
+            McpClientKind::Vscode => &[&["servers"], &["mcp", "servers"], &["mcp.servers"]],
+            McpClientKind::Codex => &[&["mcp_servers"]],
+            McpClientKind::Zed => &[&["context_servers"]],
         }
     }
 

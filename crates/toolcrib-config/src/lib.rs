@@ -58,8 +58,9 @@ pub use overrides::{Override, Overrides, overrides_from_env};
 pub use source_keys::Secrets;
 pub use trust::{LocalDocument, TrustedFile, settings_to_trust};
 
-use node::{ConfigNode, join_key};
+use node::{ConfigNode, NodeEntry, NodeValue, join_key};
 use reader::ConfigReader;
+use toolcrib_core::name_variants;
 use toolcrib_core::source::{Source, SourceId, SourceSettings};
 
 /// Content of one configuration file, or of several merged with [`Config::merge_over`].
@@ -130,23 +131,7 @@ pub enum ExposeMode {
     Full,
 }
 
-impl ExposeMode {
-    /// All modes, for messages and help.
-    pub const ALL: [ExposeMode; 3] = [ExposeMode::Auto, ExposeMode::Search, ExposeMode::Full];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            ExposeMode::Auto => "auto",
-            ExposeMode::Search => "search",
-            ExposeMode::Full => "full",
-        }
-    }
-
-    /// Parses the name of a mode.
-    pub fn parse(text: &str) -> Option<ExposeMode> {
-        ExposeMode::ALL.into_iter().find(|mode| mode.as_str() == text)
-    }
-}
+name_variants!(ExposeMode { Auto => "auto", Search => "search", Full => "full" });
 
 /// When `serve` and `mcp` discover sources whose tool list is missing or stale (key `warm`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -160,18 +145,7 @@ pub enum WarmPolicy {
     Start,
 }
 
-impl WarmPolicy {
-    /// All policies, for messages.
-    pub const ALL: [WarmPolicy; 3] = [WarmPolicy::Demand, WarmPolicy::Client, WarmPolicy::Start];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            WarmPolicy::Demand => "demand",
-            WarmPolicy::Client => "client",
-            WarmPolicy::Start => "start",
-        }
-    }
-}
+name_variants!(WarmPolicy { Demand => "demand", Client => "client", Start => "start" });
 
 /// How clients are identified (key `identity`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -191,18 +165,8 @@ pub enum LoopbackAccess {
     Token,
 }
 
-impl LoopbackAccess {
-    /// All values, the default first, as messages list them.
-    pub const ALL: [LoopbackAccess; 3] = [LoopbackAccess::Owner, LoopbackAccess::Open, LoopbackAccess::Token];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            LoopbackAccess::Open => "open",
-            LoopbackAccess::Owner => "owner",
-            LoopbackAccess::Token => "token",
-        }
-    }
-}
+// The default first, as messages list them.
+name_variants!(LoopbackAccess { Owner => "owner", Open => "open", Token => "token" });
 
 /// File and line where a key was set, for messages and `toolcrib config`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -233,23 +197,14 @@ pub enum Syntax {
 /// Top-level keys that hold the map of sources: Toolcrib's, most clients', and VS Code's.
 /// All three are accepted in every file, so that a client's file can be used as it is.
 const SOURCE_MAP_KEYS: [&str; 3] = ["sources", "mcpServers", "servers"];
-/// Top-level keys that occur only in Toolcrib's own files.
+/// Top-level keys for settings, which occur only in Toolcrib's own files, like `sources`.
 /// One of them marks a file as Toolcrib's, in which a misspelled key is an error.
-const TOOLCRIB_KEYS: [&str; 7] =
-    ["sources", "defaults", "expose", "allow_commands", "allow_private_sources", "identity", "warm"];
-/// All known top-level keys, for "did you mean".
-const TOP_LEVEL_KEYS: [&str; 10] = [
-    "sources",
-    "mcpServers",
-    "servers",
-    "defaults",
-    "expose",
-    "allow_commands",
-    "allow_private_sources",
-    "identity",
-    "warm",
-    "$schema",
-];
+const SETTING_KEYS: [&str; 6] = ["defaults", "expose", "allow_commands", "allow_private_sources", "identity", "warm"];
+
+/// Returns all known top-level keys, for "did you mean".
+fn top_level_keys() -> impl Iterator<Item = &'static str> {
+    SOURCE_MAP_KEYS.into_iter().chain(SETTING_KEYS).chain(["$schema"])
+}
 
 impl Config {
     /// Parses a file, detecting syntax and dialect from its name and its keys.
@@ -292,37 +247,29 @@ impl Config {
                     config.narrowings.extend(narrowings);
                 }
                 "defaults" => {
-                    let Some(section) = reader.as_section(&entry.node, "defaults") else { continue };
-                    config.defaults = settings::read_defaults(&mut reader, &section);
-                    config.origins.extend(collect_origins(file, &entry.node, "defaults"));
+                    let section = reader.as_section(&entry.node, "defaults");
+                    config.defaults =
+                        section.map(|section| settings::read_defaults(&mut reader, &section)).unwrap_or_default();
                 }
                 "expose" => {
-                    let Some(section) = reader.as_section(&entry.node, "expose") else { continue };
-                    config.expose = settings::read_expose(&mut reader, &section);
-                    config.origins.extend(collect_origins(file, &entry.node, "expose"));
-                }
-                key @ ("allow_commands" | "allow_private_sources") => {
-                    let allowed = reader.read_bool(&top, key).unwrap_or(false);
-                    if key == "allow_commands" {
-                        config.allow_commands = allowed;
-                    } else {
-                        config.allow_private_sources = allowed;
-                    }
-                    let origin = ConfigOrigin { file: file.to_owned(), line: entry.line };
-                    config.origins.extend((!entry.node.is_null()).then(|| (entry.key.clone(), origin)));
+                    let section = reader.as_section(&entry.node, "expose");
+                    config.expose =
+                        section.map(|section| settings::read_expose(&mut reader, &section)).unwrap_or_default();
                 }
                 "identity" => {
-                    let Some(section) = reader.as_section(&entry.node, "identity") else { continue };
-                    config.identity = settings::read_identity(&mut reader, &section);
-                    config.origins.extend(collect_origins(file, &entry.node, "identity"));
+                    let section = reader.as_section(&entry.node, "identity");
+                    config.identity =
+                        section.map(|section| settings::read_identity(&mut reader, &section)).unwrap_or_default();
+                }
+                key @ "allow_commands" => config.allow_commands = reader.read_bool(&top, key).unwrap_or(false),
+                key @ "allow_private_sources" => {
+                    config.allow_private_sources = reader.read_bool(&top, key).unwrap_or(false);
                 }
                 "warm" => {
                     let choices = WarmPolicy::ALL.map(|warm| (warm.as_str(), warm));
-                    let warm = top.get("warm").and_then(|node| reader.read_choice(node, "warm", &choices));
-                    config.warm = warm.unwrap_or_default();
-                    let origin = ConfigOrigin { file: file.to_owned(), line: entry.line };
-                    config.origins.extend((!entry.node.is_null()).then(|| (entry.key.clone(), origin)));
+                    config.warm = reader.read_choice_at(&top, "warm", &choices).unwrap_or_default();
                 }
+                "$schema" => {}
                 "inputs" if dialect == ConfigDialect::Client => {
                     reader.warn(
                         entry.line,
@@ -330,13 +277,14 @@ impl Config {
                         "prompting is not supported; use `${env:NAME}` instead of an input",
                     );
                 }
-                key if TOP_LEVEL_KEYS.contains(&key) => {}
                 key => {
-                    let near = toolcrib_core::text::did_you_mean(key, TOP_LEVEL_KEYS);
+                    let near = toolcrib_core::text::did_you_mean(key, top_level_keys());
                     reader.error_or_warn(entry.line, "", format!("unknown key `{key}`{near}"));
                 }
             }
         }
+        let settings = top.entries.iter().filter(|entry| SETTING_KEYS.contains(&entry.key.as_str()));
+        config.origins = settings.flat_map(|entry| collect_origins(file, entry)).collect();
         reject_duplicate_ids(&mut reader, &config.sources);
         config.warnings = reader.warnings;
         if reader.errors.is_empty() { Ok(config) } else { Err(reader.errors) }
@@ -480,12 +428,19 @@ fn reject_duplicate_ids(reader: &mut ConfigReader<'_>, sources: &[ConfiguredSour
     }
 }
 
-/// Returns the origin of each key of a section. A key that is null counts as unset.
-fn collect_origins(file: &str, node: &ConfigNode, path: &str) -> Vec<(String, ConfigOrigin)> {
-    let entries = node.entries().iter().filter(|entry| !entry.node.is_null());
-    entries
-        .map(|entry| (join_key(path, &entry.key), ConfigOrigin { file: file.to_owned(), line: entry.line }))
-        .collect()
+/// Returns the origin of a setting, or of each key of a section. A key that is null counts as unset.
+fn collect_origins(file: &str, entry: &NodeEntry) -> Vec<(String, ConfigOrigin)> {
+    let origin = |line: usize| ConfigOrigin { file: file.to_owned(), line };
+    match &entry.node.value {
+        NodeValue::Null => Vec::new(),
+        NodeValue::Map(keys) => {
+            let set = keys.iter().filter(|key| !key.node.is_null());
+            set.map(|key| (join_key(&entry.key, &key.key), origin(key.line))).collect()
+        }
+        NodeValue::Bool(..) | NodeValue::Number(_) | NodeValue::Text(_) | NodeValue::List(_) => {
+            vec![(entry.key.clone(), origin(entry.line))]
+        }
+    }
 }
 
 impl Default for Expose {
@@ -513,7 +468,7 @@ impl ConfigDialect {
     fn detect(file: &str, root: &ConfigNode) -> ConfigDialect {
         let name = file.rsplit(['/', '\\']).next().unwrap_or_default();
         let has = |keys: &[&str]| keys.iter().any(|key| root.entries().iter().any(|entry| entry.key == *key));
-        let has_client_keys_only = has(&["mcpServers", "servers"]) && !has(&TOOLCRIB_KEYS);
+        let has_client_keys_only = has(&["mcpServers", "servers"]) && !has(&["sources"]) && !has(&SETTING_KEYS);
         if name == ".mcp.json" || (has_client_keys_only && !name.starts_with("toolcrib.")) {
             ConfigDialect::Client
         } else {

@@ -106,22 +106,12 @@ impl ConfigNode {
 
     /// Returns the entries of a map; an empty slice for anything else.
     pub(super) fn entries(&self) -> &[NodeEntry] {
-        match &self.value {
-            NodeValue::Map(entries) => entries,
-            NodeValue::Null | NodeValue::Bool(..) | NodeValue::Number(_) | NodeValue::Text(_) | NodeValue::List(_) => {
-                &[]
-            }
-        }
+        if let NodeValue::Map(entries) = &self.value { entries } else { &[] }
     }
 
     /// Returns the text of a text node; numbers and booleans are not text.
     pub(super) fn as_text(&self) -> Option<&str> {
-        match &self.value {
-            NodeValue::Text(text) => Some(text),
-            NodeValue::Null | NodeValue::Bool(..) | NodeValue::Number(_) | NodeValue::List(_) | NodeValue::Map(_) => {
-                None
-            }
-        }
+        if let NodeValue::Text(text) = &self.value { Some(text) } else { None }
     }
 
     /// Type of the value for messages such as "expected text, found a list".

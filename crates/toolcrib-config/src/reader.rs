@@ -238,16 +238,23 @@ impl<'a> ConfigReader<'a> {
     /// Reads a non-negative integer.
     pub(super) fn read_count(&mut self, section: &Section<'_>, key: &str) -> Option<u32> {
         let node = section.get(key)?;
-        let count = match &node.value {
-            NodeValue::Number(text) => text.parse().ok(),
-            NodeValue::Null | NodeValue::Bool(..) | NodeValue::Text(_) | NodeValue::List(_) | NodeValue::Map(_) => None,
-        };
+        let count = if let NodeValue::Number(text) = &node.value { text.parse().ok() } else { None };
         if count.is_none() {
             let found = self.describe_value(node);
             let message = format!("expected a whole number such as `4000`, found {found}");
             self.error(node.line, &join_key(&section.path, key), message);
         }
         count
+    }
+
+    /// Reads a key whose value is one of a fixed set of words.
+    pub(super) fn read_choice_at<T: Copy>(
+        &mut self,
+        section: &Section<'_>,
+        key: &str,
+        choices: &[(&str, T)],
+    ) -> Option<T> {
+        self.read_choice(section.get(key)?, &join_key(&section.path, key), choices)
     }
 
     /// Reads one of a fixed set of words. Words are compared exactly. The message lists all of them and the nearest

@@ -59,7 +59,7 @@ pub fn secrets_in_url(url: &str) -> Vec<String> {
 /// known token prefix marks as secret, never a text for its looks alone and never code: that would hide what is going
 /// to run.
 pub fn mask_args_for_trust(args: &[String]) -> Vec<String> {
-    SecretMasker::for_trust().mask_args_for_trust(args)
+    SecretMasker::for_trust().mask_args(args)
 }
 
 /// Masks the value of an environment variable for a trust prompt: shown unless its name is secret or it is a known kind
@@ -124,8 +124,9 @@ const NON_SECRET_HEADERS: [&str; 5] =
     ["accept", "accept-language", "content-type", "user-agent", "mcp-protocol-version"];
 
 impl SecretMasker {
-    /// Masks a command line. Each argument may say what the next one is.
-    /// The state between arguments is one [`NextArg`]; flags with `=` carry their value themselves.
+    /// Masks a command line. Each argument may say what the next one is: the state between arguments is one
+    /// [`NextArg`]; flags with `=` carry their value themselves. A trust prompt shows code and shell commands as they
+    /// are.
     fn mask_args(&mut self, args: &[String]) -> Vec<String> {
         let mut next = NextArg::Plain;
         let mut masked = Vec::with_capacity(args.len());
@@ -133,22 +134,24 @@ impl SecretMasker {
             let is_flag = arg.starts_with('-');
             // `--token --verbose` has no value for `--token`. A token that starts with `-` is masked nevertheless, see
             // `is_flag_like`.
-            if next == NextArg::Secret && !is_flag_like(arg) {
+            let is_next_flag = match self.policy {
+                MaskPolicy::Strict => is_flag_like(arg),
+                // Shown in any case: it may be a flag that makes the program run something.
+                MaskPolicy::Trust => is_flag,
+            };
+            if next == NextArg::Secret && !is_next_flag {
                 masked.push(self.mask_value(arg));
                 next = NextArg::Plain;
                 continue;
             }
-            masked.push(match next {
-                NextArg::Login if is_login(arg) => self.mask_value(arg),
-                NextArg::Pair if !is_flag => self.mask_pair(arg),
-                NextArg::PairOrCode if is_assignment(arg) => self.mask_pair(arg),
-                NextArg::ShellLine if !arg.contains("${") => self.mask_shell_line(arg),
-                NextArg::Plain
-                | NextArg::Secret
-                | NextArg::Login
-                | NextArg::Pair
-                | NextArg::PairOrCode
-                | NextArg::ShellLine => self.mask_arg(arg),
+            masked.push(match (next, self.policy) {
+                (NextArg::Login, _) if is_login(arg) => self.mask_value(arg),
+                (NextArg::Pair, MaskPolicy::Strict) if !is_flag => self.mask_pair(arg),
+                (NextArg::PairOrCode, MaskPolicy::Strict) if is_assignment(arg) => self.mask_pair(arg),
+                (NextArg::PairOrCode, MaskPolicy::Trust) if is_code(arg) => arg.clone(),
+                (NextArg::ShellLine, MaskPolicy::Strict) if !arg.contains("${") => self.mask_shell_line(arg),
+                (NextArg::ShellLine, MaskPolicy::Trust) => arg.clone(),
+                _ => self.mask_arg(arg),
             });
             next = match arg.as_str() {
                 "-H" | "--header" | "--headers" | "--env" => NextArg::Pair,
@@ -163,16 +166,18 @@ impl SecretMasker {
     }
 
     /// Masks one argument by its form. The order matters: a token as a whole, then named values, JSON, authentication
-    /// schemes, command lines, URLs, and plain text last.
+    /// schemes, command lines, URLs, and plain text last. A trust prompt masks named values and known tokens only.
     fn mask_arg(&mut self, arg: &str) -> String {
-        if looks_secret(arg) {
+        let is_strict = self.policy == MaskPolicy::Strict;
+        if self.looks_secret(arg) {
             return self.mask_value(arg);
         }
         if let Some((name, value)) = arg.split_once(':').filter(|(name, _)| is_name(name) && is_secret_name(name)) {
             return format!("{name}:{}", self.mask_value(value));
         }
         if let Some((name, value)) = arg.split_once('=').filter(|(name, _)| is_name(name)) {
-            if matches!(name, "-H" | "--header" | "--env") || (name == "-e" && is_assignment(value)) {
+            let is_pair = matches!(name, "-H" | "--header" | "--env") || (name == "-e" && is_assignment(value));
+            if is_strict && is_pair {
                 return format!("{name}={}", self.mask_pair(value));
             }
             let masked = if is_secret_name(name) { self.mask_value(value) } else { self.mask_arg(value) };
@@ -181,72 +186,23 @@ impl SecretMasker {
         if let Some(masked) = self.mask_json(arg) {
             return masked;
         }
-        if let Some((scheme, value)) = arg.split_once(' ').filter(|(scheme, _)| is_auth_scheme(scheme)) {
+        if let Some((scheme, value)) = arg.split_once(' ').filter(|(scheme, _)| is_auth_scheme(scheme))
+            && (is_strict || !value.contains(char::is_whitespace))
+        {
             return format!("{scheme} {}", self.mask_value(value));
         }
         // A text with spaces is one argument here, but often a command line for a shell further down.
         // A text with references is not split: they may contain spaces.
-        if arg.contains(' ') && !arg.contains("${") {
+        if is_strict && arg.contains(' ') && !arg.contains("${") {
             return self.mask_shell_line(arg);
         }
-        if arg.contains("://") {
-            return self.mask_url(arg);
-        }
-        mask_defaults(arg)
+        let has_url = if is_strict { arg.contains("://") } else { is_url(arg) };
+        if has_url { self.mask_url(arg) } else { self.mask_plain(arg) }
     }
 
     /// Creates a masker with the policy for trust prompts.
     fn for_trust() -> SecretMasker {
         SecretMasker { masked_secrets: Vec::new(), policy: MaskPolicy::Trust }
-    }
-
-    /// Like `mask_args` for a trust prompt: code and shell commands are shown as they are.
-    fn mask_args_for_trust(&mut self, args: &[String]) -> Vec<String> {
-        let mut next = NextArg::Plain;
-        let mut masked = Vec::with_capacity(args.len());
-        for arg in args {
-            masked.push(match next {
-                // Shown if it starts with `-`: it may be a flag that makes the program run something.
-                NextArg::Secret if !arg.starts_with('-') => self.mask_value(arg),
-                NextArg::Login if is_login(arg) => self.mask_value(arg),
-                NextArg::PairOrCode if is_code(arg) => arg.clone(),
-                NextArg::ShellLine => arg.clone(),
-                NextArg::Plain | NextArg::Secret | NextArg::Login | NextArg::Pair | NextArg::PairOrCode => {
-                    self.mask_arg_for_trust(arg)
-                }
-            });
-            next = match arg.as_str() {
-                "-e" => NextArg::PairOrCode,
-                "-u" | "--user" => NextArg::Login,
-                "-c" => NextArg::ShellLine,
-                _ if arg.starts_with('-') && !arg.contains('=') && is_secret_name(arg) => NextArg::Secret,
-                _ => NextArg::Plain,
-            };
-        }
-        masked
-    }
-
-    /// Like `mask_arg` for a trust prompt: masks named values and known tokens only.
-    fn mask_arg_for_trust(&mut self, arg: &str) -> String {
-        if is_known_token(arg) {
-            return self.mask_value(arg);
-        }
-        if let Some((name, value)) = arg.split_once(':').filter(|(name, _)| is_name(name) && is_secret_name(name)) {
-            return format!("{name}:{}", self.mask_value(value));
-        }
-        if let Some((name, value)) = arg.split_once('=').filter(|(name, _)| is_name(name)) {
-            let masked = if is_secret_name(name) { self.mask_value(value) } else { self.mask_arg_for_trust(value) };
-            return format!("{name}={masked}");
-        }
-        if let Some(masked) = self.mask_json(arg) {
-            return masked;
-        }
-        if let Some((scheme, value)) = arg.split_once(' ').filter(|(scheme, _)| is_auth_scheme(scheme))
-            && !value.contains(char::is_whitespace)
-        {
-            return format!("{scheme} {}", self.mask_value(value));
-        }
-        if is_url(arg) { self.mask_url(arg) } else { arg.to_owned() }
     }
 
     /// Masks each word of a command line. Quotes are not interpreted.
@@ -288,12 +244,7 @@ impl SecretMasker {
     fn mask_json_value(&mut self, value: &mut Value, is_secret: bool) {
         match value {
             Value::String(text) if is_secret => *text = self.mask_value(text),
-            Value::String(text) => {
-                *text = match self.policy {
-                    MaskPolicy::Strict => self.mask_arg(text),
-                    MaskPolicy::Trust => self.mask_arg_for_trust(text),
-                }
-            }
+            Value::String(text) => *text = self.mask_arg(text),
             Value::Array(items) => items.iter_mut().for_each(|item| self.mask_json_value(item, is_secret)),
             Value::Object(fields) => {
                 for (name, field) in fields {

@@ -25,6 +25,8 @@ pub(super) const DEFAULTS_KEYS: [&str; 10] = [
     "lifecycle",
     "results",
 ];
+/// Keys of a source of any kind that are not allowed under `defaults`.
+pub(super) const SOURCE_ONLY_KEYS: [&str; 7] = ["transport", "type", "enabled", "title", "tags", "essential", "tools"];
 /// Keys of the section `identity`.
 pub(super) const IDENTITY_KEYS: [&str; 1] = ["loopback"];
 /// Keys of the section `expose`.
@@ -37,9 +39,6 @@ const LIFECYCLE_CHOICES: [(&str, Lifecycle); 3] =
     [("shared", Lifecycle::Shared), ("transient", Lifecycle::Transient), ("per_client", Lifecycle::PerClient)];
 /// Values of `results`.
 const RESULTS_CHOICES: [(&str, ResultText); 2] = [("clean", ResultText::Clean), ("raw", ResultText::Raw)];
-/// Values under `tools`, from permissive to strict.
-const VERDICT_CHOICES: [(&str, Verdict); 4] =
-    [("allow", Verdict::Allow), ("ask", Verdict::Ask), ("deny", Verdict::Deny), ("hide", Verdict::Hide)];
 
 /// Reads all settings of a source. Unknown keys are reported by the caller, which knows those of the kind as well.
 pub(super) fn read(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> SourceSettings {
@@ -56,7 +55,7 @@ pub(super) fn read(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> Sour
 /// Reads `defaults`. Keys that exist only on a source get a message of their own.
 pub(super) fn read_defaults(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> SourceSettings {
     for entry in section.entries.iter().filter(|entry| !DEFAULTS_KEYS.contains(&entry.key.as_str())) {
-        let message = if source::SOURCE_KEYS.contains(&entry.key.as_str()) {
+        let message = if source::source_keys().any(|key| key == entry.key) {
             format!("`{}` is a key of a source, not of `defaults`", entry.key)
         } else {
             format!("unknown key `{}`{}", entry.key, did_you_mean(&entry.key, DEFAULTS_KEYS))
@@ -71,7 +70,7 @@ pub(super) fn read_expose(reader: &mut ConfigReader<'_>, section: &Section<'_>) 
     reader.report_unknown_keys(section, &EXPOSE_KEYS);
     let default = Expose::default();
     let modes = ExposeMode::ALL.map(|mode| (mode.as_str(), mode));
-    let mode = section.get("mode").and_then(|node| reader.read_choice(node, &join_key(&section.path, "mode"), &modes));
+    let mode = reader.read_choice_at(section, "mode", &modes);
     Expose {
         mode: mode.unwrap_or(default.mode),
         full_below_tokens: reader.read_count(section, "full_below_tokens").unwrap_or(default.full_below_tokens),
@@ -84,16 +83,13 @@ pub(super) fn read_expose(reader: &mut ConfigReader<'_>, section: &Section<'_>) 
 pub(super) fn read_identity(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> Identity {
     reader.report_unknown_keys(section, &IDENTITY_KEYS);
     let choices = LoopbackAccess::ALL.map(|loopback| (loopback.as_str(), loopback));
-    let path = join_key(&section.path, "loopback");
-    let loopback = section.get("loopback").and_then(|node| reader.read_choice(node, &path, &choices));
-    Identity { loopback: loopback.unwrap_or_default() }
+    Identity { loopback: reader.read_choice_at(section, "loopback", &choices).unwrap_or_default() }
 }
 
 /// Reads the keys of [`DEFAULTS_KEYS`].
 fn read_shared(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> SourceSettings {
-    let path_of = |key: &str| join_key(&section.path, key);
-    let lifecycle =
-        section.get("lifecycle").and_then(|node| reader.read_choice(node, &path_of("lifecycle"), &LIFECYCLE_CHOICES));
+    // Read first, so that its error is the first one.
+    let lifecycle = reader.read_choice_at(section, "lifecycle", &LIFECYCLE_CHOICES);
     SourceSettings {
         // Zero is allowed where it has a meaning: always stale, and no idle connection.
         ttl: reader.read_duration(section, "ttl", ZeroDuration::Allowed),
@@ -103,13 +99,9 @@ fn read_shared(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> SourceSe
         call_timeout: reader.read_duration(section, "call_timeout", ZeroDuration::Rejected),
         idle: reader.read_duration(section, "idle", ZeroDuration::Allowed),
         result_limit: reader.read_size(section, "result_limit"),
-        on_conflict: section
-            .get("on_conflict")
-            .and_then(|node| reader.read_choice(node, &path_of("on_conflict"), &ON_CONFLICT_CHOICES)),
+        on_conflict: reader.read_choice_at(section, "on_conflict", &ON_CONFLICT_CHOICES),
         lifecycle,
-        results: section
-            .get("results")
-            .and_then(|node| reader.read_choice(node, &path_of("results"), &RESULTS_CHOICES)),
+        results: reader.read_choice_at(section, "results", &RESULTS_CHOICES),
         ..SourceSettings::default()
     }
 }
@@ -129,34 +121,10 @@ pub(super) fn read_rules(reader: &mut ConfigReader<'_>, section: &Section<'_>) -
 /// A source with a skipped entry has an error and is not used, so a mistake in a rule allows nothing.
 fn read_rule_list(reader: &mut ConfigReader<'_>, node: &ConfigNode, path: &str) -> Rules {
     let Some(globs) = reader.as_section(node, path) else { return Rules::default() };
+    let verdicts = Verdict::ALL.map(|verdict| (verdict.as_str(), verdict));
     let rules = globs.entries.iter().filter_map(|entry| {
-        let verdict = reader.read_choice(&entry.node, &join_key(path, &entry.key), &VERDICT_CHOICES)?;
+        let verdict = reader.read_choice(&entry.node, &join_key(path, &entry.key), &verdicts)?;
         Some(Rule { glob: entry.key.clone(), verdict })
     });
     Rules::new(rules.collect())
-}
-
-/// Name of a lifecycle in the configuration.
-pub(super) fn lifecycle_name(lifecycle: Lifecycle) -> &'static str {
-    match lifecycle {
-        Lifecycle::Shared => "shared",
-        Lifecycle::Transient => "transient",
-        Lifecycle::PerClient => "per_client",
-    }
-}
-
-/// Name of a result mode in the configuration.
-pub(super) fn results_name(results: ResultText) -> &'static str {
-    match results {
-        ResultText::Clean => "clean",
-        ResultText::Raw => "raw",
-    }
-}
-
-/// Name of a conflict policy in the configuration.
-pub(super) fn on_conflict_name(on_conflict: OnConflict) -> &'static str {
-    match on_conflict {
-        OnConflict::Exclude => "exclude",
-        OnConflict::Keep => "keep",
-    }
 }

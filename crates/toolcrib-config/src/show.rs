@@ -18,7 +18,6 @@ pub use super::secret_mask::{
     secrets_in_args, secrets_in_url,
 };
 
-use super::settings::{lifecycle_name, on_conflict_name, results_name};
 use super::size::format_size;
 use super::source_keys::{Secrets, source_to_keys};
 use super::{Config, ConfigDiagnostic, ConfiguredSource};
@@ -75,9 +74,9 @@ fn show_defaults(config: &Config) -> Value {
             ("call_timeout", json!(format_duration(defaults.call_timeout()))),
             ("idle", json!(format_duration(defaults.idle()))),
             ("result_limit", json!(format_size(defaults.result_limit()))),
-            ("on_conflict", json!(on_conflict_name(defaults.on_conflict()))),
-            ("lifecycle", json!(lifecycle_name(defaults.lifecycle()))),
-            ("results", json!(results_name(defaults.results()))),
+            ("on_conflict", json!(defaults.on_conflict())),
+            ("lifecycle", json!(defaults.lifecycle())),
+            ("results", json!(defaults.results())),
         ],
     )
 }

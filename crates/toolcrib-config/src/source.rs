@@ -25,49 +25,6 @@ use super::url_check;
 use super::{auth, header, openapi, settings};
 use crate::reference::map_file_paths;
 
-/// All keys of any kind of source, for "did you mean".
-/// A test compares them with the documentation.
-pub(super) const SOURCE_KEYS: [&str; 38] = [
-    "command",
-    "args",
-    "env",
-    "cwd",
-    "inherit_env",
-    "url",
-    "headers",
-    "transport",
-    "type",
-    "auth",
-    "builtin",
-    "roots",
-    "allow_private",
-    "openapi",
-    "base_url",
-    "include",
-    "exclude",
-    "include_tags",
-    "methods",
-    "allow_refs",
-    "variables",
-    "poll",
-    "workflow",
-    "ttl",
-    "connect_timeout",
-    "first_start_timeout",
-    "discovery_timeout",
-    "call_timeout",
-    "idle",
-    "result_limit",
-    "on_conflict",
-    "lifecycle",
-    "results",
-    "enabled",
-    "title",
-    "tags",
-    "essential",
-    "tools",
-];
-
 /// Keys that determine the kind of a source, each with the keys that belong to it. A source has exactly one.
 const KIND_KEYS: [(&str, &[&str]); 5] = [
     // Settings are in none of these lists: every kind may have them.
@@ -77,6 +34,12 @@ const KIND_KEYS: [(&str, &[&str]); 5] = [
     ("workflow", &[]),
     ("builtin", &["roots", "allow_private"]),
 ];
+
+/// Returns all keys of any kind of source. A test compares them with the documentation.
+pub(super) fn source_keys() -> impl Iterator<Item = &'static str> {
+    let of_kinds = KIND_KEYS.iter().flat_map(|(kind, keys)| std::iter::once(*kind).chain(keys.iter().copied()));
+    of_kinds.chain(settings::DEFAULTS_KEYS).chain(settings::SOURCE_ONLY_KEYS)
+}
 
 /// Value of `transport` or `type`. Only `sse` makes a difference; the others are checked for agreement with the kind.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -119,10 +82,10 @@ fn resolve_reference_paths(base: &Path, kind: &SourceKind) -> SourceKind {
 /// Reports unknown keys; `disabled` of other clients gets a hint of its own.
 /// In a file of another client, `disabled` was rewritten before.
 fn report_unknown_keys(reader: &mut ConfigReader<'_>, section: &Section<'_>) {
-    for entry in section.entries.iter().filter(|entry| !SOURCE_KEYS.contains(&entry.key.as_str())) {
+    for entry in section.entries.iter().filter(|entry| !source_keys().any(|key| key == entry.key)) {
         let hint = match entry.key.as_str() {
             "disabled" => "; write `enabled: false`".to_owned(),
-            key => did_you_mean(key, SOURCE_KEYS),
+            key => did_you_mean(key, source_keys()),
         };
         reader.error_or_warn(entry.line, &section.path, format!("unknown key `{}`{hint}", entry.key));
     }
@@ -148,13 +111,8 @@ fn read_kind(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> Option<Sou
     let transport = read_transport(reader, section);
     match kind_key {
         "command" => {
-            check_transport(
-                reader,
-                section,
-                transport,
-                &[ConfiguredTransport::Stdio],
-                "`command` starts a server on stdio",
-            );
+            let local = [ConfiguredTransport::Stdio];
+            check_transport(reader, section, transport, &local, "`command` starts a server on stdio");
             read_stdio(reader, section).map(SourceKind::Stdio)
         }
         "url" => {

@@ -18,9 +18,7 @@ use toolcrib_core::policy::{Rule, Rules};
 use toolcrib_core::source::{Auth, OpenApiSource, PollSettings, RemoteSource, Source, SourceKind, SourceSettings};
 use toolcrib_core::time::format_duration;
 
-use super::auth::key_location_name;
 use super::secret_mask::{mask_args, mask_literals, mask_text, mask_url};
-use super::settings::{lifecycle_name, on_conflict_name, results_name};
 use super::size::format_size;
 
 /// How literal values that may be secret are written.
@@ -87,9 +85,9 @@ fn insert_settings(keys: &mut Map<String, Value>, settings: &SourceSettings) {
         insert_if(keys, key, duration.is_some(), json!(duration.map(format_duration)));
     }
     insert_if(keys, "result_limit", settings.result_limit.is_some(), json!(settings.result_limit.map(format_size)));
-    insert_if(keys, "on_conflict", settings.on_conflict.is_some(), json!(settings.on_conflict.map(on_conflict_name)));
-    insert_if(keys, "lifecycle", settings.lifecycle.is_some(), json!(settings.lifecycle.map(lifecycle_name)));
-    insert_if(keys, "results", settings.results.is_some(), json!(settings.results.map(results_name)));
+    insert_if(keys, "on_conflict", settings.on_conflict.is_some(), json!(settings.on_conflict));
+    insert_if(keys, "lifecycle", settings.lifecycle.is_some(), json!(settings.lifecycle));
+    insert_if(keys, "results", settings.results.is_some(), json!(settings.results));
     insert_if(keys, "enabled", settings.enabled.is_some(), json!(settings.enabled));
     insert_if(keys, "title", settings.title.is_some(), json!(settings.title));
     insert_if(keys, "tags", !settings.tags.is_empty(), json!(settings.tags));
@@ -166,7 +164,7 @@ fn auth_to_value(auth: &Auth, secrets: Secrets) -> Value {
             json!({ "basic": { "user": secret_text(user, secrets), "password": secret_text(password, secrets) } })
         }
         Auth::ApiKey { name, location, value } => {
-            json!({ "api_key": { "name": name, "in": key_location_name(*location), "value": secret_text(value, secrets) } })
+            json!({ "api_key": { "name": name, "in": location, "value": secret_text(value, secrets) } })
         }
         Auth::Oauth2 { token_url, client_id, client_secret, scopes } => {
             let mut keys = Map::new();

@@ -229,14 +229,16 @@ impl TrustedSource {
         }));
         let is_builtin = new.keys.contains_key("builtin") || new.lists.contains_key("builtin");
         let default = if is_builtin { DefaultVerdict::PerTool } else { DefaultVerdict::Allow };
+        let no_document = LocalDocument::default();
+        let old_document = self.document.as_ref().unwrap_or(&no_document);
+        let document = new.document.as_ref().unwrap_or(&no_document);
+        let is_same = |(path, hash)| old_document.references.get(path) == Some(hash);
+        let has_new_servers = !document.servers.is_subset(&old_document.servers);
         let others = [
-            ("references", !has_same_references(self.document.as_ref(), new.document.as_ref())),
+            ("references", !document.references.iter().all(is_same)),
             ("enabled", new.enabled && !self.enabled),
             ("tools", widens(&self.tools, &new.tools, &tool_prefix(id), default)),
-            (
-                if is_builtin { "roots" } else { "servers" },
-                !has_no_new_servers(self.document.as_ref(), new.document.as_ref()),
-            ),
+            (if is_builtin { "roots" } else { "servers" }, has_new_servers),
         ];
         uncovered.extend(others.into_iter().filter(|(_, is_uncovered)| *is_uncovered).map(|(key, _)| key.to_owned()));
         uncovered.sort();
@@ -253,21 +255,6 @@ fn is_list_narrower(key: &str, old: &BTreeSet<Fingerprint>, new: &BTreeSet<Finge
     }
     let selects_everything = |list: &BTreeSet<Fingerprint>| SELECTION_LISTS.contains(&key) && list.is_empty();
     selects_everything(old) || (new.is_subset(old) && !selects_everything(new))
-}
-
-/// Whether a document leads only to targets of the old one.
-/// Without a document there are no targets, which is always covered.
-fn has_no_new_servers(old: Option<&LocalDocument>, new: Option<&LocalDocument>) -> bool {
-    let none = BTreeSet::new();
-    let old = old.map_or(&none, |document| &document.servers);
-    new.is_none_or(|new| new.servers.is_subset(old))
-}
-
-/// Whether all referenced files have the same content as before.
-fn has_same_references(old: Option<&LocalDocument>, new: Option<&LocalDocument>) -> bool {
-    let none = BTreeMap::new();
-    let old = old.map_or(&none, |document| &document.references);
-    new.is_none_or(|new| new.references.iter().all(|(path, hash)| old.get(path) == Some(hash)))
 }
 
 /// Returns the top-level settings and restrictions of a project's file that trusting it accepts, as keys of the file.

@@ -97,10 +97,8 @@ pub fn check_token_name(name: &str) -> Result<()> {
     }
     // Tokens are found by id first and then by name. A name that looks like an id could shadow the id of another token.
     if name.len() == TOKEN_ID_DIGITS && name.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return Err(Error::new(
-            Code::BadRequest,
-            format!("`{name}` looks like the id of a token; choose another name"),
-        ));
+        let message = format!("`{name}` looks like the id of a token; choose another name");
+        return Err(Error::new(Code::BadRequest, message));
     }
     if is_valid && name.len() <= MAX_TOKEN_NAME_LEN {
         return Ok(());
@@ -125,23 +123,14 @@ impl Permission {
 }
 
 impl Role {
-    /// All roles, lowest first.
-    pub const ALL: [Role; 3] = [Role::Viewer, Role::Agent, Role::Admin];
-
     /// Whether clients with this role may use a route that requires the permission.
     pub fn has_permission(self, permission: Permission) -> bool {
         permission.min_role().is_none_or(|min_role| self >= min_role)
     }
-
-    /// Name in the configuration, in REST and in stored events.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Role::Viewer => "viewer",
-            Role::Agent => "agent",
-            Role::Admin => "admin",
-        }
-    }
 }
+
+// Names in the configuration, in REST and in stored events, lowest role first.
+crate::name_variants!(Role { Viewer => "viewer", Agent => "agent", Admin => "admin" });
 
 impl fmt::Display for Role {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -154,8 +143,7 @@ impl FromStr for Role {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Role> {
-        let found = Role::ALL.into_iter().find(|role| role.as_str() == text);
-        found.ok_or_else(|| {
+        Role::parse(text).ok_or_else(|| {
             let message = format!("no role named `{}`; use `viewer`, `agent` or `admin`", sanitize_truncated(text, 40));
             Error::new(Code::BadRequest, message)
         })

@@ -78,34 +78,21 @@ impl Delta {
     }
 }
 
+// Names in JSON and in text, from the mildest class to the most severe. `Other` ranks in the middle: unknown, but not
+// known to be harmful.
+crate::name_variants!(ChangeClass {
+    Text => "text",
+    Widened => "widened",
+    Other => "other",
+    Execution => "execution",
+    Narrowed => "narrowed",
+    HintFlipped => "hint_flipped",
+    Breaking => "breaking",
+});
+
 impl ChangeClass {
-    /// All classes, from the mildest to the most severe. `Other` ranks in the middle: unknown, but not known to be
-    /// harmful.
-    pub const ALL: [ChangeClass; 7] = [
-        ChangeClass::Text,
-        ChangeClass::Widened,
-        ChangeClass::Other,
-        ChangeClass::Execution,
-        ChangeClass::Narrowed,
-        ChangeClass::HintFlipped,
-        ChangeClass::Breaking,
-    ];
-
-    /// Returns the name used in JSON and in text.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            ChangeClass::Text => "text",
-            ChangeClass::Widened => "widened",
-            ChangeClass::Execution => "execution",
-            ChangeClass::Narrowed => "narrowed",
-            ChangeClass::HintFlipped => "hint_flipped",
-            ChangeClass::Breaking => "breaking",
-            ChangeClass::Other => "other",
-        }
-    }
-
     /// Returns a sentence for people about what a change of this class means.
-    pub fn meaning(self) -> &'static str {
+    pub const fn meaning(self) -> &'static str {
         match self {
             ChangeClass::Text => "Only titles or descriptions changed",
             ChangeClass::Widened => "The tool accepts more input than before, or guarantees more about its output",

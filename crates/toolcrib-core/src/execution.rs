@@ -121,6 +121,15 @@ pub enum ParameterLocation {
     Querystring,
 }
 
+// Names in OpenAPI and in stored specifications.
+crate::name_variants!(ParameterLocation {
+    Path => "path",
+    Query => "query",
+    Header => "header",
+    Cookie => "cookie",
+    Querystring => "querystring",
+});
+
 /// How a value is serialised as text.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -16,6 +16,7 @@
 mod command;
 mod damage;
 mod event;
+pub mod history;
 mod reconcile;
 mod stored_event;
 mod tokens;

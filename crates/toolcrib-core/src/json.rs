@@ -226,20 +226,10 @@ pub fn push_json_string(text: &str, out: &mut String) {
 pub fn nesting_depth(text: &str) -> usize {
     let mut depth = 0_usize;
     let mut deepest = 0_usize;
-    let mut in_string = false;
-    let mut escaped = false;
+    let mut strings = StringTracker::default();
     for byte in text.bytes() {
-        if in_string {
-            match byte {
-                _ if escaped => escaped = false,
-                b'\\' => escaped = true,
-                b'"' => in_string = false,
-                _ => {}
-            }
-            continue;
-        }
         match byte {
-            b'"' => in_string = true,
+            _ if strings.is_in_string(byte.into()) => {}
             b'{' | b'[' => {
                 depth += 1;
                 deepest = deepest.max(depth);
@@ -255,24 +245,34 @@ pub fn nesting_depth(text: &str) -> usize {
 /// The text must be valid JSON. Stored and listed schemas are compact.
 pub fn compact(text: &str) -> String {
     let mut compact = String::with_capacity(text.len());
-    let mut in_string = false;
-    let mut escaped = false;
-    for character in text.chars() {
-        if in_string {
-            match character {
-                _ if escaped => escaped = false,
-                '\\' => escaped = true,
-                '"' => in_string = false,
-                _ => {}
-            }
-        } else if character.is_ascii_whitespace() {
-            continue;
-        } else if character == '"' {
-            in_string = true;
-        }
-        compact.push(character);
-    }
+    let mut strings = StringTracker::default();
     compact
+        .extend(text.chars().filter(|character| strings.is_in_string(*character) || !character.is_ascii_whitespace()));
+    compact
+}
+
+/// Tells which characters of a JSON text belong to a string.
+#[derive(Default)]
+struct StringTracker {
+    in_string: bool,
+    escaped: bool,
+}
+
+impl StringTracker {
+    /// Reads the next character. Returns whether it belongs to a string, quotes included.
+    fn is_in_string(&mut self, character: char) -> bool {
+        if !self.in_string {
+            self.in_string = character == '"';
+            return self.in_string;
+        }
+        match character {
+            _ if self.escaped => self.escaped = false,
+            '\\' => self.escaped = true,
+            '"' => self.in_string = false,
+            _ => {}
+        }
+        true
+    }
 }
 
 #[cfg(test)]

@@ -36,6 +36,7 @@ pub mod principal;
 pub mod error;
 pub mod fingerprint;
 pub mod json;
+mod names;
 pub mod percent;
 pub mod text;
 pub mod time;

@@ -62,20 +62,8 @@ enum StoredRules {
     Several(Vec<Vec<Rule>>),
 }
 
-impl Verdict {
-    /// All verdicts, from permissive to strict.
-    pub const ALL: [Verdict; 4] = [Verdict::Allow, Verdict::Ask, Verdict::Deny, Verdict::Hide];
-
-    /// Name in the configuration and in stored rules.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Verdict::Allow => "allow",
-            Verdict::Ask => "ask",
-            Verdict::Deny => "deny",
-            Verdict::Hide => "hide",
-        }
-    }
-}
+// Names in the configuration and in stored rules.
+crate::name_variants!(Verdict { Allow => "allow", Ask => "ask", Deny => "deny", Hide => "hide" });
 
 impl Rules {
     /// Creates the source's own list from rules in any order.

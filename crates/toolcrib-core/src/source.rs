@@ -164,13 +164,16 @@ pub struct WorkflowSource {
 }
 
 /// Where an API key is sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum KeyLocation {
     Header,
     Query,
     Cookie,
 }
+
+// OpenAPI and the configuration share these names.
+crate::name_variants!(KeyLocation { Header => "header", Query => "query", Cookie => "cookie" });
 
 /// Tools that are built into Toolcrib.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]

@@ -57,10 +57,8 @@ pub fn may_contain_hidden(json: &str) -> bool {
     while let Some(offset) = next_candidate(&bytes[position..]) {
         position += offset;
         if bytes[position] == b'\\' {
-            match classify_escape(&bytes[position..]) {
-                JsonEscape::Suspicious => return true,
-                JsonEscape::Harmless { length } => position = bytes.len().min(position + length),
-            }
+            let Some(length) = harmless_escape_len(&bytes[position..]) else { return true };
+            position = bytes.len().min(position + length);
             continue;
         }
         // The position is that of a leading byte, because sequences are skipped as a whole.
@@ -118,48 +116,29 @@ fn can_begin_hidden(first: u8, second: u8) -> bool {
     }
 }
 
-/// Result of [`classify_escape`].
-enum JsonEscape {
-    /// Escape of this many bytes that needs no attention.
-    Harmless {
-        length: usize,
-    },
-    Suspicious,
-}
-
-/// Classifies the escape at the start of `bytes`. Lone surrogates and malformed escapes are suspicious.
-fn classify_escape(bytes: &[u8]) -> JsonEscape {
+/// Returns the length of the escape at the start of `bytes`, or `None` if it may stand for a hidden character. Lone
+/// surrogates and malformed escapes may.
+fn harmless_escape_len(bytes: &[u8]) -> Option<usize> {
     let unit = |bytes: &[u8]| {
         let digits = bytes.strip_prefix(b"\\u")?.get(..4)?;
         u32::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
     };
-    match bytes {
+    let (code, length) = match bytes {
         // Backspace and form feed are control characters. `\r\n` is an ordinary line break, `\r` alone can overwrite a
         // line on a terminal.
-        [_, b'b' | b'f', ..] => JsonEscape::Suspicious,
-        [_, b'r', b'\\', b'n', ..] => JsonEscape::Harmless { length: 4 },
-        [_, b'r', ..] => JsonEscape::Suspicious,
-        [_, b'u', ..] => match unit(bytes) {
-            Some(high @ 0xd800..=0xdbff) => match bytes.get(6..).and_then(unit) {
-                Some(low @ 0xdc00..=0xdfff) => {
-                    let code = 0x1_0000 + ((high - 0xd800) << 10) + (low - 0xdc00);
-                    classify_character(char::from_u32(code), 12)
-                }
-                Some(_) | None => JsonEscape::Suspicious,
-            },
-            Some(code) => classify_character(char::from_u32(code), 6),
-            None => JsonEscape::Suspicious,
+        [_, b'b' | b'f', ..] => return None,
+        [_, b'r', b'\\', b'n', ..] => return Some(4),
+        [_, b'r', ..] => return None,
+        [_, b'u', ..] => match unit(bytes)? {
+            high @ 0xd800..=0xdbff => {
+                let low = bytes.get(6..).and_then(unit).filter(|low| (0xdc00..=0xdfff).contains(low))?;
+                (0x1_0000 + ((high - 0xd800) << 10) + (low - 0xdc00), 12)
+            }
+            code => (code, 6),
         },
-        _ => JsonEscape::Harmless { length: 2 },
-    }
-}
-
-/// Classifies a decoded character.
-fn classify_character(character: Option<char>, length: usize) -> JsonEscape {
-    match character {
-        Some(character) if !is_suspicious(character) => JsonEscape::Harmless { length },
-        Some(_) | None => JsonEscape::Suspicious,
-    }
+        _ => return Some(2),
+    };
+    char::from_u32(code).filter(|character| !is_suspicious(*character)).map(|_| length)
 }
 
 /// Sanitises a text for a message: one line of at most `limit` characters.

@@ -6,7 +6,7 @@
 //! The steps for the schemas of one tool:
 //!
 //! 1. Equal canonical texts are no change.
-//! 2. `schema` walks both schemas and reports differences by keyword (`keywords`, `limits`, `fields`). A node is first
+//! 2. `schema` walks both schemas and reports differences by keyword (`keywords`, `fields`). A node is first
 //!    split into alternatives (`toolcrib_schema::Alternative`).
 //! 3. If that finds nothing but texts, [`NormalForm`] decides whether the schemas mean the same (`text`) or differ in a
 //!    way that no rule covers (`other`).
@@ -18,7 +18,6 @@ mod schema;
 
 mod fields;
 mod keywords;
-mod limits;
 mod unclassified;
 
 mod execution;
@@ -49,7 +48,6 @@ pub(crate) use lockfile::compare_parts;
 pub use manifests::{compare_manifests, compare_versions};
 use notes::SchemaRole;
 pub use renames::likely_renames;
-use schema::compare_schemas;
 
 /// Result of comparing two versions of a tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,32 +62,25 @@ pub struct ToolComparison {
 /// Compares two versions of a tool. Callers know that they differ: when no difference is found, the result is
 /// [`ChangeClass::Other`].
 pub fn compare(old: &Tool, new: &Tool, budget: &mut WorkBudget) -> ToolComparison {
-    let mut findings = Findings::default();
+    let mut comparison = Comparison { budget, findings: Findings::default() };
     // Texts are compared as the source sent them, so that a change of the sanitiser is not a change of the tool.
     for (field, old, new) in [
         ("title", original_title(old), original_title(new)),
         ("description", original_description(old), original_description(new)),
     ] {
         if old != new {
-            findings.add(ChangeClass::Text, || format!("its {field} changed"));
+            comparison.findings.add(ChangeClass::Text, || format!("its {field} changed"));
         }
     }
     // Schemas: the full ones of OpenAPI tools are in the execution specification.
     let old_spec = old.parse_execution_spec();
     let new_spec = new.parse_execution_spec();
-    compare_raw_schemas(
-        (input_schema(old, old_spec.as_ref()), input_schema(new, new_spec.as_ref())),
-        SchemaRole::Input,
-        budget,
-        &mut findings,
-    );
-    compare_raw_schemas(
-        (output_schema(old, old_spec.as_ref()), output_schema(new, new_spec.as_ref())),
-        SchemaRole::Output,
-        budget,
-        &mut findings,
-    );
+    let old_input = input_schema(old, old_spec.as_ref());
+    comparison.compare_raw_schemas(old_input, input_schema(new, new_spec.as_ref()), SchemaRole::Input);
+    let old_output = output_schema(old, old_spec.as_ref());
+    comparison.compare_raw_schemas(old_output, output_schema(new, new_spec.as_ref()), SchemaRole::Output);
     // Everything besides schemas and texts.
+    let mut findings = comparison.findings;
     hints::compare(old.listing.annotations.as_deref(), new.listing.annotations.as_deref(), &mut findings);
     execution::compare(old_spec.as_ref(), new_spec.as_ref(), &mut findings);
     execution::compare_task_support(old, new, &mut findings);
@@ -123,6 +114,11 @@ pub(crate) fn canonical_json(raw: Option<&RawValue>) -> Option<String> {
     Some(canonical)
 }
 
+/// Parses a value that is known to be JSON; null without one.
+pub(crate) fn parse_json(raw: Option<&RawValue>) -> Value {
+    raw.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default()
+}
+
 /// Maximum number of changed unknown fields to report. The work is linear in all of them.
 const MAX_UNKNOWN_FIELDS: usize = 50;
 
@@ -138,76 +134,74 @@ pub(crate) fn changed_unknown_fields<'a>(old: &'a Tool, new: &'a Tool) -> Vec<&'
 
 /// Returns the full input schema. Lists may contain a pruned one; the full one is then stored with the execution
 /// specification.
-fn input_schema<'a>(tool: &'a Tool, spec: Option<&'a ExecutionSpec>) -> Option<&'a RawValue> {
+pub(crate) fn input_schema<'a>(tool: &'a Tool, spec: Option<&'a ExecutionSpec>) -> Option<&'a RawValue> {
     let full = spec.and_then(|spec| spec.input_schema.as_deref());
     full.or_else(|| tool.original.get("inputSchema")).or(Some(&tool.listing.input_schema))
 }
 
 /// Returns the output schema that the source sent, else the one of the operation's successful response.
-fn output_schema<'a>(tool: &'a Tool, spec: Option<&'a ExecutionSpec>) -> Option<&'a RawValue> {
+pub(crate) fn output_schema<'a>(tool: &'a Tool, spec: Option<&'a ExecutionSpec>) -> Option<&'a RawValue> {
     tool.output_schema.as_deref().or_else(|| spec.and_then(|spec| spec.output_schema.as_deref()))
 }
 
-/// Compares the input or output schemas of two versions. Every tool has an input schema, so only an output schema can
-/// be missing.
-fn compare_raw_schemas(
-    (old, new): (Option<&RawValue>, Option<&RawValue>),
-    role: SchemaRole,
-    budget: &mut WorkBudget,
-    findings: &mut Findings,
-) {
-    match (old, new) {
-        (None, None) => {}
-        (None, Some(_)) => findings.add(ChangeClass::Widened, || "gained an output schema".to_owned()),
-        (Some(_), None) => findings.add(ChangeClass::Narrowed, || "lost its output schema".to_owned()),
-        (Some(old), Some(new)) if canonical_json(Some(old)) == canonical_json(Some(new)) => {}
-        (Some(old), Some(new)) => {
-            // Canonical texts are compared before anything is parsed: most schemas of a changed list are unchanged.
-            let value = |raw: &RawValue| serde_json::from_str(raw.get()).unwrap_or(Value::Null);
-            compare_schema_values(value(old), value(new), role, budget, findings);
-        }
-    }
+/// State of comparing two versions of a tool.
+struct Comparison<'b> {
+    /// Shared by all tools of a list.
+    budget: &'b mut WorkBudget,
+    findings: Findings,
 }
 
-/// Compares two schemas whose canonical text differs.
-fn compare_schema_values(
-    mut old: Value,
-    mut new: Value,
-    role: SchemaRole,
-    budget: &mut WorkBudget,
-    findings: &mut Findings,
-) {
-    // Otherwise adding the implied type would be reported as a restriction.
-    if role == SchemaRole::Input {
-        default_to_object(&mut old);
-        default_to_object(&mut new);
+impl Comparison<'_> {
+    /// Compares the input or output schemas of two versions. Canonical texts are compared before anything is parsed:
+    /// most schemas of a changed list are unchanged.
+    fn compare_raw_schemas(&mut self, old: Option<&RawValue>, new: Option<&RawValue>, role: SchemaRole) {
+        if self.have_both(old.is_some(), new.is_some()) && canonical_json(old) != canonical_json(new) {
+            self.compare_schemas(parse_json(old), parse_json(new), role);
+        }
     }
-    let old = &old;
-    let new = &new;
-    findings.begin_section();
-    let unclassified = compare_schemas(old, new, role, budget, findings);
-    // The comparison by keyword does not see everything. If it found nothing worse than a harmless change, an unseen
-    // difference must still count: as `Other`, never as `Text` or `Widened`.
-    let worst = findings.worst_in_section();
-    if let Some(worst) = worst.filter(|worst| *worst != ChangeClass::Text) {
-        if let Some(unclassified) = unclassified.filter(|_| worst.severity() < ChangeClass::Other.severity()) {
-            findings.add(ChangeClass::Other, || unclassified);
+
+    /// Returns whether both versions have a schema, and reports one that only one of them has. Every tool has an input
+    /// schema, so that can only be an output schema.
+    fn have_both(&mut self, has_old: bool, has_new: bool) -> bool {
+        match (has_old, has_new) {
+            (true, true) => return true,
+            (false, false) => {}
+            (false, true) => self.findings.add(ChangeClass::Widened, || "gained an output schema".to_owned()),
+            (true, false) => self.findings.add(ChangeClass::Narrowed, || "lost its output schema".to_owned()),
         }
-        return;
+        false
     }
-    let before = NormalForm::new(old);
-    let after = NormalForm::new(new);
-    // The normal form has bounds of its own, so its work is only known, and charged, afterwards.
-    budget.spend(before.work + after.work);
-    let role = role.as_str();
-    match (before.is_equivalent(&after), worst) {
-        (false, _) => {
-            findings.add(ChangeClass::Other, || format!("its {role} schema changed in a way that cannot be classified"))
+
+    /// Compares two schemas whose canonical text differs.
+    fn compare_schemas(&mut self, mut old: Value, mut new: Value, role: SchemaRole) {
+        // Otherwise adding the implied type would be reported as a restriction.
+        if role == SchemaRole::Input {
+            default_to_object(&mut old);
+            default_to_object(&mut new);
         }
-        (true, None) => {
-            findings.add(ChangeClass::Text, || format!("its {role} schema is written differently and means the same"))
+        self.findings.begin_section();
+        let unclassified = schema::compare_schemas(&old, &new, role, self);
+        let findings = &mut self.findings;
+        // The comparison by keyword does not see everything. If it found nothing worse than a harmless change, an
+        // unseen difference must still count: as `Other`, never as `Text` or `Widened`.
+        let worst = findings.worst_in_section;
+        if let Some(worst) = worst.filter(|worst| *worst != ChangeClass::Text) {
+            if let Some(unclassified) = unclassified.filter(|_| worst.severity() < ChangeClass::Other.severity()) {
+                findings.add(ChangeClass::Other, || unclassified);
+            }
+            return;
         }
-        (true, Some(_)) => {}
+        let before = NormalForm::new(&old);
+        let after = NormalForm::new(&new);
+        // The normal form has bounds of its own, so its work is only known, and charged, afterwards.
+        self.budget.spend(before.work + after.work);
+        let role = role.as_str();
+        if !before.is_equivalent(&after) {
+            findings
+                .add(ChangeClass::Other, || format!("its {role} schema changed in a way that cannot be classified"));
+        } else if worst.is_none() {
+            findings.add(ChangeClass::Text, || format!("its {role} schema is written differently and means the same"));
+        }
     }
 }
 

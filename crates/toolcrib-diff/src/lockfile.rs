@@ -145,7 +145,7 @@ impl LockedSource {
     /// Locks the tools of one source.
     fn from_segment(segment: &Segment, budget: &mut WorkBudget) -> Result<LockedSource> {
         let tools = segment.entries().iter().map(|entry| {
-            let parts = ToolParts::from_tool(&segment.tool(entry)?, budget);
+            let parts = ToolParts::from_tool(&segment.tool(entry)?, None, budget);
             Ok((entry.name.to_string(), LockedTool { fingerprint: segment.packed_tool(entry).fingerprint, parts }))
         });
         Ok(LockedSource { inventory_hash: segment.fingerprint(), tools: tools.collect::<Result<_>>()? })

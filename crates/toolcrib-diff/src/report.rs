@@ -10,14 +10,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 use toolcrib_catalog::Segment;
-use toolcrib_core::delta::{ChangeClass, ToolChange, ToolRename};
+use toolcrib_core::delta::{ToolChange, ToolRename};
 use toolcrib_core::error::{Code, Result};
 use toolcrib_core::fingerprint::Fingerprint;
+use toolcrib_core::inventory::history::describe_change_in_full;
 use toolcrib_core::source::SourceId;
 use toolcrib_core::text::sanitize_truncated;
 
 use crate::compare::{ToolComparison, WorkBudget, compare_manifests, compare_parts};
-use crate::history::describe_change_in_full;
 use crate::lockfile::{self, LockedSource, ToolParts};
 
 /// Differences of all sources. The result of `toolcrib diff`.
@@ -160,18 +160,14 @@ impl SourceDiff {
         let mut new_parts: BTreeMap<String, ToolParts> = BTreeMap::new();
         for entry in new.entries() {
             let name = entry.name.to_string();
-            let fingerprint = new.packed_tool(entry).fingerprint;
             let locked = old.tools.get(&name);
-            if locked.is_some_and(|locked| locked.fingerprint == fingerprint) {
+            if locked.is_some_and(|locked| locked.fingerprint == new.packed_tool(entry).fingerprint) {
                 diff.unchanged += 1;
                 continue;
             }
             // Where the lockfile has a verbatim fingerprint, the same kind is needed to compare.
-            let parts = ToolParts::from_tool_comparable_to(
-                &new.tool(entry)?,
-                locked.map(|locked| &locked.parts),
-                &mut parts_budget,
-            );
+            let locked_parts = locked.map(|locked| &locked.parts);
+            let parts = ToolParts::from_tool(&new.tool(entry)?, locked_parts, &mut parts_budget);
             match locked {
                 Some(locked) => {
                     let ToolComparison { class, notes } = compare_parts(&locked.parts, &parts, &mut compare_budget);
@@ -195,6 +191,12 @@ impl SourceDiff {
         self.error.is_some() || !(self.added.is_empty() && self.changed.is_empty() && self.removed.is_empty())
     }
 
+    /// Describes the error of the source. With a cached list it was compared nevertheless.
+    fn problem(&self) -> Option<String> {
+        let problem = if self.after.is_some() { "could not be refreshed" } else { "could not be compared" };
+        self.error.as_ref().map(|error| format!("{problem}: {}", sanitize_truncated(&error.message, 300)))
+    }
+
     /// Returns the names on both sides of renames, which are not listed again as removed and added.
     fn renamed_names(&self) -> BTreeSet<&str> {
         self.renamed.iter().flat_map(|renamed| [renamed.from.as_str(), renamed.to.as_str()]).collect()
@@ -205,11 +207,7 @@ impl SourceDiff {
         let renamed = self.renamed_names();
         let is_renamed = |name: &String| renamed.contains(name.as_str());
         let mut lines = vec![format!("{}:", self.source)];
-        if let Some(error) = &self.error {
-            // With a cached list the source was compared nevertheless.
-            let problem = if self.after.is_some() { "could not be refreshed" } else { "could not be compared" };
-            lines.push(format!("  {problem}: {}", sanitize_truncated(&error.message, 300)));
-        }
+        lines.extend(self.problem().map(|problem| format!("  {problem}")));
         lines.extend(self.changed.iter().map(|change| format!("  changed: {}", describe_change_in_full(change))));
         let renames = self.renamed.iter();
         lines.extend(renames.map(|ToolRename { from, to }| format!("  most likely renamed: `{from}` to `{to}`")));
@@ -250,19 +248,6 @@ fn find_renames_by_parts(
 /// Returns the fingerprint of each tool of a segment by name.
 fn tool_fingerprints(segment: &Segment) -> impl Iterator<Item = (String, Fingerprint)> {
     segment.entries().iter().map(|entry| (entry.name.to_string(), segment.packed_tool(entry).fingerprint))
-}
-
-/// Category of a difference, for report formats that require a rule for each.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DiffKind {
-    /// A tool changed, by the class of the change.
-    Changed(ChangeClass),
-    Added,
-    Removed,
-    /// A tool was most likely renamed.
-    Renamed,
-    /// The source could not be refreshed or compared.
-    Unreadable,
 }
 
 #[cfg(test)]

@@ -169,7 +169,7 @@ fn parse_header_parameter(
     if path.is_empty() {
         return Err(format!("`{HEADER_KEYWORD}` is used at the root of the schema"));
     }
-    let Some(name) = name.as_str().filter(|name| is_token(name)) else {
+    let Some(name) = name.as_str().filter(|name| HeaderName::from_bytes(name.as_bytes()).is_ok()) else {
         return Err(format!("`{HEADER_KEYWORD}` of `{property}` is not a header name"));
     };
     match schema.get("type").and_then(Value::as_str) {
@@ -241,11 +241,6 @@ fn decode_value(value: &HeaderValue) -> Option<Cow<'_, str>> {
         return Some(text.into());
     };
     String::from_utf8(STANDARD.decode(encoded).ok()?).ok().map(Cow::Owned)
-}
-
-/// Whether the text is an RFC 9110 token, as header names must be.
-fn is_token(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
 }
 
 #[cfg(test)]

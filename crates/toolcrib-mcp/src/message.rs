@@ -288,6 +288,24 @@ impl Serialize for RawObject<'_> {
     }
 }
 
+/// Returns `{}`.
+pub(crate) fn empty_object() -> Box<RawValue> {
+    RawValue::from_string("{}".to_owned()).unwrap_or_default()
+}
+
+/// Makes a message one line of a byte stream. Raw JSON may contain line breaks between tokens (never inside them); a
+/// space is equivalent there.
+pub(crate) fn to_line(text: String) -> Vec<u8> {
+    let mut bytes = text.into_bytes();
+    for byte in &mut bytes {
+        if matches!(byte, b'\n' | b'\r') {
+            *byte = b' ';
+        }
+    }
+    bytes.push(b'\n');
+    bytes
+}
+
 /// Encodes any value as raw JSON.
 pub(crate) fn to_raw<T: Serialize + ?Sized>(value: &T) -> Result<Box<RawValue>, WireError> {
     to_raw_value(value).map_err(encode_error)

@@ -15,7 +15,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
-use crate::{connection::deadline_after, era::Era, error::RpcError};
+use crate::{connection::deadline_after, era::Era, error::RpcError, message::empty_object};
 
 /// Address of the server and transport to reach it. `Debug` prints the transport only: URL and headers may contain
 /// secrets.
@@ -211,9 +211,4 @@ impl fmt::Debug for RequestOptions<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RequestOptions").field("deadline", &self.deadline).finish_non_exhaustive()
     }
-}
-
-/// Returns `{}`.
-fn empty_object() -> Box<RawValue> {
-    RawValue::from_string("{}".to_owned()).unwrap_or_default()
 }

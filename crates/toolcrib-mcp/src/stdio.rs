@@ -15,8 +15,9 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    connection::{DispatchOutcome, OutgoingMessage, WireConnection, in_flight::SendState},
+    connection::{DispatchOutcome, OutgoingMessage, WireConnection, closed_error, in_flight::SendState},
     error::WireError,
+    message,
 };
 
 /// Maximum number of messages queued for a server that does not read its stdin; further senders wait, each until its
@@ -66,7 +67,7 @@ impl StdioTransport {
     pub(crate) async fn send(&self, message: &mut OutgoingMessage<'_>) -> Result<(), WireError> {
         let queued = QueuedMessage { text: std::mem::take(&mut message.text), send_state: message.send_state.clone() };
         let queue = self.queue.lock().clone();
-        let closed = || WireError::Closed { sent: false, reason: "its stdin is closed".to_owned() };
+        let closed = || closed_error(false, "its stdin is closed".to_owned());
         queue.ok_or_else(closed)?.send(queued).await.map_err(|_| closed())
     }
 
@@ -102,7 +103,7 @@ impl StdioTasks {
             let outcome = write_lines(writer, queue).await;
             writer_finished.cancel();
             if let Err(error) = outcome {
-                writing.end(closed_error(format!("writing to its stdin failed: {error}")));
+                writing.end(closed_error(true, format!("writing to its stdin failed: {error}")));
             }
         });
     }
@@ -116,9 +117,9 @@ async fn read_lines(reader: Box<dyn AsyncRead + Send + Unpin>, connection: &Arc<
     let mut skipped: u64 = 0;
     loop {
         let chunk = match reader.fill_buf().await {
-            Ok([]) => return closed_error("the server closed its stdout".to_owned()),
+            Ok([]) => return closed_error(true, "the server closed its stdout".to_owned()),
             Ok(chunk) => chunk,
-            Err(error) => return closed_error(format!("reading its stdout failed: {error}")),
+            Err(error) => return closed_error(true, format!("reading its stdout failed: {error}")),
         };
         let end = chunk.iter().position(|byte| *byte == b'\n');
         let taken = end.unwrap_or(chunk.len());
@@ -149,22 +150,14 @@ async fn write_lines(
     mut writer: Box<dyn AsyncWrite + Send + Unpin>,
     mut queue: mpsc::Receiver<QueuedMessage>,
 ) -> std::io::Result<()> {
-    while let Some(message) = queue.recv().await {
+    while let Some(queued) = queue.recv().await {
         // Cancelled while it waited in the queue.
-        if !message.send_state.mark_sent() {
+        if !queued.send_state.mark_sent() {
             continue;
         }
-        let mut bytes = message.text.into_bytes();
-        // Raw JSON may hold line breaks between tokens (never inside them); a space is equivalent there.
-        for byte in &mut bytes {
-            if matches!(byte, b'\n' | b'\r') {
-                *byte = b' ';
-            }
-        }
-        bytes.push(b'\n');
-        if let Err(error) = write_line(&mut writer, &bytes).await {
+        if let Err(error) = write_line(&mut writer, &message::to_line(queued.text)).await {
             // Without its line break the message is incomplete, so the server has not acted on it.
-            message.send_state.mark_unsent();
+            queued.send_state.mark_unsent();
             return Err(error);
         }
     }
@@ -175,9 +168,4 @@ async fn write_lines(
 async fn write_line(writer: &mut (dyn AsyncWrite + Send + Unpin), bytes: &[u8]) -> std::io::Result<()> {
     writer.write_all(bytes).await?;
     writer.flush().await
-}
-
-/// The error of a stream that ended: requests sent before may have been executed.
-fn closed_error(reason: String) -> WireError {
-    WireError::Closed { sent: true, reason }
 }

@@ -14,8 +14,7 @@ use serde_json::{Map, Value};
 use toolcrib_core::error::{Code, Error, Result};
 use toolcrib_core::text::sanitize_truncated;
 
-pub use fill::{FillBudget, approximate_size, fill_within};
-pub use fill::{fill_text, fill_value};
+pub use fill::{FillBudget, approximate_size, fill_value, fill_within};
 
 /// Values that expressions can refer to. `None` means not available in this context.
 #[derive(Debug, Clone, Copy, Default)]

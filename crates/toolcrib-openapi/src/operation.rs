@@ -56,7 +56,7 @@ pub(super) fn convert_operation<'a>(
     for (declared, argument) in declared.into_iter().zip(names) {
         let translated = match declared.schema {
             ParameterSchema::Declared(node) => translator.translate(node, Direction::Request, faults),
-            ParameterSchema::Any => TranslatedSchema::without_references(json!({})),
+            ParameterSchema::Any => TranslatedSchema::any(),
             ParameterSchema::Text => TranslatedSchema::without_references(json!({ "type": "string" })),
         };
         input.add(&argument, with_description(translated, declared.description), declared.required);
@@ -110,23 +110,12 @@ fn argument_names(declared: &[DeclaredParameter<'_>], has_body: bool) -> Vec<Str
         let mut argument = name.clone();
         // Repeats the suffix until the name is free; `body` is reserved for the body.
         while (is_shared && argument == *name) || (has_body && argument == "body") || used.contains(&argument) {
-            argument = format!("{argument}__{}", location_name(parameter.location));
+            argument = format!("{argument}__{}", parameter.location.as_str());
         }
         used.insert(argument.clone());
         names.push(argument);
     }
     names
-}
-
-/// Returns the suffix for arguments of a location.
-fn location_name(location: ParameterLocation) -> &'static str {
-    match location {
-        ParameterLocation::Path => "path",
-        ParameterLocation::Query => "query",
-        ParameterLocation::Header => "header",
-        ParameterLocation::Cookie => "cookie",
-        ParameterLocation::Querystring => "querystring",
-    }
 }
 
 /// Sets the description of a parameter, which takes precedence over the one of its schema.
@@ -138,17 +127,19 @@ fn with_description(mut translated: TranslatedSchema, description: Option<&str>)
     translated
 }
 
-/// Schema of the arguments, built argument by argument.
+/// Schema of the arguments or of a form, built member by member.
 #[derive(Default)]
 struct ArgumentsSchema {
     properties: Map<String, Value>,
     required: Vec<String>,
     /// Names of the definitions that the schemas refer to.
     references: Vec<std::rc::Rc<str>>,
+    /// Whether other members are rejected.
+    is_closed: bool,
 }
 
 impl ArgumentsSchema {
-    /// Adds an argument.
+    /// Adds a member.
     fn add(&mut self, name: &str, schema: TranslatedSchema, required: bool) {
         self.references.extend(schema.references);
         self.properties.insert(name.to_owned(), schema.value);
@@ -157,11 +148,14 @@ impl ArgumentsSchema {
         }
     }
 
-    /// Returns the object schema of all arguments.
+    /// Returns the object schema of all members.
     fn into_schema(self) -> TranslatedSchema {
         let mut schema = json!({ "type": "object", "properties": self.properties });
         if !self.required.is_empty() {
             schema["required"] = json!(self.required);
+        }
+        if self.is_closed {
+            schema["additionalProperties"] = false.into();
         }
         TranslatedSchema::with_references(schema, self.references)
     }

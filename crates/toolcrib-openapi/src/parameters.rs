@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 
+use serde::Deserialize;
 use serde_json::Value;
 use toolcrib_core::execution::{ParameterLocation, ParameterStyle, Serialization};
 use toolcrib_core::text::sanitize_truncated;
@@ -133,25 +134,23 @@ fn read_parameter<'a>(
         return None;
     }
     let flag = |key: &str| node.value.get(key).and_then(Value::as_bool).unwrap_or(false);
-    let location = match location {
-        "path" => ParameterLocation::Path,
-        "query" => ParameterLocation::Query,
-        // Documents still declare them; they are set elsewhere.
-        "header" if RESERVED_HEADERS.contains(&name.to_ascii_lowercase().as_str()) => return None,
-        "header" => ParameterLocation::Header,
-        "cookie" => ParameterLocation::Cookie,
-        "querystring" => ParameterLocation::Querystring,
-        // Read by `body`.
-        "body" | "formData" if context.version == SpecVersion::Swagger2 => return None,
-        other => {
-            let name = sanitize_truncated(name, 60);
-            let other = sanitize_truncated(other, 40);
-            faults.push(format!(
-                "parameter `{name}` is in `{other}`, which is not a valid location; the tool is served without it"
-            ));
-            return None;
-        }
+    // Read by `body`.
+    if matches!(location, "body" | "formData") && context.version == SpecVersion::Swagger2 {
+        return None;
+    }
+    let Some(location) = ParameterLocation::parse(location) else {
+        let name = sanitize_truncated(name, 60);
+        let other = sanitize_truncated(location, 40);
+        faults.push(format!(
+            "parameter `{name}` is in `{other}`, which is not a valid location; the tool is served without it"
+        ));
+        return None;
     };
+    // Documents still declare these headers; they are set elsewhere.
+    let is_reserved = || RESERVED_HEADERS.contains(&name.to_ascii_lowercase().as_str());
+    if location == ParameterLocation::Header && is_reserved() {
+        return None;
+    }
     // `content` instead of `schema`: the value is a document of that media type. Only one entry is allowed.
     let content = node.value.get("content").and_then(Value::as_object).and_then(|content| content.iter().next());
     let (serialization, schema) = match (content, context.version) {
@@ -204,17 +203,10 @@ fn default_serialization(location: ParameterLocation) -> Serialization {
 pub(super) fn read_style(value: &Value, location: ParameterLocation) -> Serialization {
     let flag = |key: &str| value.get(key).and_then(Value::as_bool);
     // Unknown styles count as undeclared.
-    let declared = match value.get("style").and_then(Value::as_str) {
-        Some("simple") => Some(ParameterStyle::Simple),
-        Some("label") => Some(ParameterStyle::Label),
-        Some("matrix") => Some(ParameterStyle::Matrix),
-        Some("form") => Some(ParameterStyle::Form),
-        Some("spaceDelimited") => Some(ParameterStyle::SpaceDelimited),
-        Some("pipeDelimited") => Some(ParameterStyle::PipeDelimited),
-        Some("deepObject") => Some(ParameterStyle::DeepObject),
-        Some("cookie") => Some(ParameterStyle::Cookie),
-        Some(_) | None => None,
-    };
+    let declared = value.get("style").filter(|style| style.is_string());
+    let declared = declared.and_then(|style| ParameterStyle::deserialize(style).ok());
+    // Not a style of OpenAPI 3.
+    let declared = declared.filter(|style| *style != ParameterStyle::TabDelimited);
     // Table "Style Values" of the specification.
     let is_allowed = |style: ParameterStyle| match location {
         ParameterLocation::Path => {

@@ -105,6 +105,11 @@ pub(super) struct TranslatedSchema {
 }
 
 impl TranslatedSchema {
+    /// Returns the schema that accepts anything.
+    pub(super) fn any() -> TranslatedSchema {
+        TranslatedSchema::without_references(serde_json::json!({}))
+    }
+
     /// Returns a schema without references.
     pub(super) fn without_references(value: Value) -> TranslatedSchema {
         TranslatedSchema::with_references(value, Vec::new())

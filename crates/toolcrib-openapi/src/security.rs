@@ -18,7 +18,7 @@ use super::document_set::{DocumentSet, NodeRef};
 pub(super) struct SecuritySchemes<'a> {
     schemes: BTreeMap<&'a str, SecurityScheme>,
     /// Location and name of each API key, header names in lower case. Every parameter is looked up here.
-    api_keys: HashSet<(&'static str, String)>,
+    api_keys: HashSet<(KeyLocation, String)>,
     /// `security` of the document, for operations without their own.
     default_requirements: Option<&'a Value>,
 }
@@ -51,11 +51,7 @@ impl<'a> SecuritySchemes<'a> {
         });
         let schemes: BTreeMap<&'a str, SecurityScheme> = schemes.collect();
         let api_keys = schemes.values().filter_map(|scheme| match scheme {
-            SecurityScheme::ApiKey { name, location: KeyLocation::Header } => {
-                Some(("header", name.to_ascii_lowercase()))
-            }
-            SecurityScheme::ApiKey { name, location: KeyLocation::Query } => Some(("query", name.clone())),
-            SecurityScheme::ApiKey { name, location: KeyLocation::Cookie } => Some(("cookie", name.clone())),
+            SecurityScheme::ApiKey { name, location } => Some(api_key(*location, name)),
             SecurityScheme::Bearer
             | SecurityScheme::Basic
             | SecurityScheme::Oauth2
@@ -96,13 +92,13 @@ impl<'a> SecuritySchemes<'a> {
     /// Returns whether a parameter is an API key of a scheme. Agents never see credentials. Such a parameter is left
     /// out of the arguments; the configured key is sent instead.
     pub(super) fn is_credential(&self, location: &str, name: &str) -> bool {
-        match location {
-            "header" => self.api_keys.contains(&("header", name.to_ascii_lowercase())),
-            "query" => self.api_keys.contains(&("query", name.to_owned())),
-            "cookie" => self.api_keys.contains(&("cookie", name.to_owned())),
-            _ => false,
-        }
+        KeyLocation::parse(location).is_some_and(|location| self.api_keys.contains(&api_key(location, name)))
     }
+}
+
+/// Returns the identity of an API key. Names of headers are compared without regard to case.
+fn api_key(location: KeyLocation, name: &str) -> (KeyLocation, String) {
+    (location, if location == KeyLocation::Header { name.to_ascii_lowercase() } else { name.to_owned() })
 }
 
 /// Parses a Security Scheme Object. Unsupported ones are kept by name.
@@ -115,16 +111,11 @@ fn parse_scheme(value: &Value) -> SecurityScheme {
         ("http", "basic") | ("basic", _) => SecurityScheme::Basic,
         ("oauth2", _) => SecurityScheme::Oauth2,
         ("openIdConnect", _) => SecurityScheme::OpenIdConnect,
-        ("apiKey", _) => {
-            let location = match text("in") {
-                "header" => KeyLocation::Header,
-                "query" => KeyLocation::Query,
-                "cookie" => KeyLocation::Cookie,
-                // An API key in an unknown place cannot be sent.
-                _ => return other(),
-            };
-            SecurityScheme::ApiKey { name: text("name").to_owned(), location }
-        }
+        ("apiKey", _) => match KeyLocation::parse(text("in")) {
+            Some(location) => SecurityScheme::ApiKey { name: text("name").to_owned(), location },
+            // An API key in an unknown place cannot be sent.
+            None => other(),
+        },
         _ => other(),
     }
 }

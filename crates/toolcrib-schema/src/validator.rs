@@ -134,8 +134,8 @@ pub fn can_compile_pattern(pattern: &str, max_bytes: usize) -> bool {
 
 impl ArgumentError {
     /// Returns an error at a path.
-    fn new(path: &str, message: &str) -> ArgumentError {
-        ArgumentError { path: path.to_owned(), message: message.to_owned() }
+    fn new(path: impl Into<String>, message: impl Into<String>) -> ArgumentError {
+        ArgumentError { path: path.into(), message: message.into() }
     }
 }
 
@@ -171,10 +171,8 @@ fn list_errors(
         return unfinished();
     }
     if !can_list {
-        return Err(vec![ArgumentError::new(
-            "/",
-            "the arguments do not match the schema; there are too many errors to list",
-        )]);
+        let message = "the arguments do not match the schema; there are too many errors to list";
+        return Err(vec![ArgumentError::new("/", message)]);
     }
     let reported = compiled.iter_errors(arguments).filter(|error| !is_unfinished(error)).take(MAX_LISTED_ERRORS);
     let mut errors: Vec<ArgumentError> =
@@ -198,8 +196,8 @@ fn is_unfinished(error: &ValidationError<'_>) -> bool {
 fn describe_error(error: &ValidationError<'_>) -> Vec<ArgumentError> {
     use ValidationErrorKind as Kind;
 
-    let path = error.instance_path().as_str();
-    let argument_error = |path: String, message: String| ArgumentError { path, message };
+    let parent = error.instance_path().as_str();
+    let path = if parent.is_empty() { "/" } else { parent };
     #[expect(clippy::wildcard_enum_match_arm, reason = "a foreign enum; its own words do for all other kinds")]
     match error.kind() {
         Kind::Enum { options } => {
@@ -211,26 +209,18 @@ fn describe_error(error: &ValidationError<'_>) -> Vec<ArgumentError> {
                 .collect();
             let more = choices.len().saturating_sub(MAX_LISTED_CHOICES);
             let more = if more > 0 { format!(" or {more} more") } else { String::new() };
-            let path = if path.is_empty() { "/" } else { path };
             let actual = sanitize_truncated(&error.instance().to_string(), 80);
-            vec![argument_error(path.to_owned(), format!("{actual} is not one of {}{more}", listed.join(", ")))]
+            vec![ArgumentError::new(path, format!("{actual} is not one of {}{more}", listed.join(", ")))]
         }
         Kind::Required { property } => {
-            vec![argument_error(format!("{path}/{}", property.as_str().unwrap_or_default()), "is required".into())]
+            vec![ArgumentError::new(format!("{parent}/{}", property.as_str().unwrap_or_default()), "is required")]
         }
         Kind::AdditionalProperties { unexpected } | Kind::UnevaluatedProperties { unexpected } => unexpected
             .iter()
-            .map(|name| {
-                argument_error(
-                    format!("{path}/{}", sanitize_truncated(name, 80)),
-                    "is not an argument of this tool".into(),
-                )
-            })
+            .map(|name| format!("{parent}/{}", sanitize_truncated(name, 80)))
+            .map(|path| ArgumentError::new(path, "is not an argument of this tool"))
             .collect(),
-        _ => {
-            let path = if path.is_empty() { "/" } else { path };
-            vec![argument_error(path.to_owned(), sanitize_truncated(&error.to_string(), 300))]
-        }
+        _ => vec![ArgumentError::new(path, sanitize_truncated(&error.to_string(), 300))],
     }
 }
 

@@ -40,9 +40,8 @@ impl Condition {
         if let Some(inner) = inner.filter(|inner| !inner.contains('}')) {
             lexer = Lexer::new("condition", inner, MAX_CONDITION_DEPTH)?;
         }
-        let mut parser = ConditionParser { lexer };
-        let condition = parser.parse_or()?;
-        if parser.lexer.rest().is_empty() { Ok(condition) } else { Err(parser.lexer.unexpected_input()) }
+        let condition = parse_or(&mut lexer)?;
+        if lexer.rest().is_empty() { Ok(condition) } else { Err(lexer.unexpected_input()) }
     }
 
     /// Evaluates the condition in a scope. Fails only if the budget is used up.
@@ -71,24 +70,23 @@ impl Condition {
                 budget.spend_on_comparison(&right)?;
                 boolean(operator.compare(&left, &right))
             }
-            Condition::All(parts) => {
-                for part in parts {
-                    if !part.evaluate(scope, budget)? {
-                        return boolean(false);
-                    }
-                }
-                boolean(true)
-            }
-            Condition::Any(parts) => {
-                for part in parts {
-                    if part.evaluate(scope, budget)? {
-                        return boolean(true);
-                    }
-                }
-                boolean(false)
-            }
+            Condition::All(parts) => boolean(!is_any_true(parts, |part| Ok(!part.evaluate(scope, budget)?))?),
+            Condition::Any(parts) => boolean(is_any_true(parts, |part| part.evaluate(scope, budget))?),
         }
     }
+}
+
+/// Whether a part is true. Stops at the first that is, and at the first error.
+pub(super) fn is_any_true<T>(
+    parts: &[T],
+    mut evaluate: impl FnMut(&T) -> Result<bool, String>,
+) -> Result<bool, String> {
+    for part in parts {
+        if evaluate(part)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Maximum nesting of a condition; bounds the recursion of parser and evaluation.
@@ -108,16 +106,20 @@ fn is_truthy(value: &Value) -> bool {
 impl ComparisonOperator {
     /// Compares loosely. Values of different types are unequal, apart from numbers and booleans written as strings.
     fn compare(self, left: &Value, right: &Value) -> bool {
-        let order = compare_values(left, right);
+        // Equal values of other types (null, booleans, arrays) have an order, but `<=` and `>=` are false for them.
+        let is_equality = matches!(self, ComparisonOperator::Equal | ComparisonOperator::NotEqual);
+        (is_equality || are_orderable(left, right)) && self.accepts(compare_values(left, right))
+    }
+
+    /// Whether the operator holds for two values in this order; `None` if they have none.
+    pub(super) fn accepts(self, order: Option<Ordering>) -> bool {
         match self {
             ComparisonOperator::Equal => order == Some(Ordering::Equal),
             ComparisonOperator::NotEqual => order != Some(Ordering::Equal),
-            // Equal values of other types (null, booleans, arrays) have an order here, but `<=` and `>=` are false for
-            // them.
-            ComparisonOperator::Less => order == Some(Ordering::Less) && are_orderable(left, right),
-            ComparisonOperator::Greater => order == Some(Ordering::Greater) && are_orderable(left, right),
-            ComparisonOperator::LessOrEqual => order.is_some_and(Ordering::is_le) && are_orderable(left, right),
-            ComparisonOperator::GreaterOrEqual => order.is_some_and(Ordering::is_ge) && are_orderable(left, right),
+            ComparisonOperator::Less => order == Some(Ordering::Less),
+            ComparisonOperator::Greater => order == Some(Ordering::Greater),
+            ComparisonOperator::LessOrEqual => order.is_some_and(Ordering::is_le),
+            ComparisonOperator::GreaterOrEqual => order.is_some_and(Ordering::is_ge),
         }
     }
 }
@@ -152,97 +154,81 @@ pub(super) fn compare_numbers(left: &Number, right: &Number) -> Option<Ordering>
     }
 }
 
-/// Recursive descent parser.
-struct ConditionParser<'a> {
-    lexer: Lexer<'a>,
+/// `a || b`
+fn parse_or(lexer: &mut Lexer<'_>) -> Result<Condition, String> {
+    // One part without an operator is returned itself, so the tree has no needless level.
+    Ok(unwrap_single_or(lexer.parse_separated("||", parse_and)?, Condition::Any))
 }
 
-impl ConditionParser<'_> {
-    /// `a || b`
-    fn parse_or(&mut self) -> Result<Condition, String> {
-        // One part without an operator is returned itself, so the tree has no needless level.
-        let mut parts = vec![self.parse_and()?];
-        while self.lexer.take("||") {
-            parts.push(self.parse_and()?);
-        }
-        Ok(unwrap_single_or(parts, Condition::Any))
-    }
+/// `a && b`
+fn parse_and(lexer: &mut Lexer<'_>) -> Result<Condition, String> {
+    Ok(unwrap_single_or(lexer.parse_separated("&&", parse_comparison)?, Condition::All))
+}
 
-    /// `a && b`
-    fn parse_and(&mut self) -> Result<Condition, String> {
-        let mut parts = vec![self.parse_comparison()?];
-        while self.lexer.take("&&") {
-            parts.push(self.parse_comparison()?);
-        }
-        Ok(unwrap_single_or(parts, Condition::All))
+/// `a == b`, or a single operand.
+fn parse_comparison(lexer: &mut Lexer<'_>) -> Result<Condition, String> {
+    let left = parse_unary(lexer)?;
+    match lexer.take_comparison() {
+        Some(operator) => Ok(Condition::Compare(Box::new(left), operator, Box::new(parse_unary(lexer)?))),
+        None => Ok(left),
     }
+}
 
-    /// `a == b`, or a single operand.
-    fn parse_comparison(&mut self) -> Result<Condition, String> {
-        let left = self.parse_unary()?;
-        match self.lexer.take_comparison() {
-            Some(operator) => Ok(Condition::Compare(Box::new(left), operator, Box::new(self.parse_unary()?))),
-            None => Ok(left),
-        }
+/// `!a`, `(a)` or an operand.
+fn parse_unary(lexer: &mut Lexer<'_>) -> Result<Condition, String> {
+    lexer.enter()?;
+    let condition = if lexer.take("!") {
+        Condition::Not(Box::new(parse_unary(lexer)?))
+    } else if lexer.take("(") {
+        let inner = parse_or(lexer)?;
+        lexer.expect(")")?;
+        inner
+    } else {
+        parse_operand(lexer)?
+    };
+    lexer.leave();
+    Ok(condition)
+}
+
+/// A literal, or an expression with or without braces.
+fn parse_operand(lexer: &mut Lexer<'_>) -> Result<Condition, String> {
+    if let Some(quote) = lexer.quote() {
+        return parse_quoted(lexer, quote).map(|text| Condition::Literal(text.into()));
     }
+    let rest = lexer.rest();
+    // In braces, the expression ends at the closing one and may contain operators.
+    if rest.starts_with("{$") {
+        let end = rest.find('}').ok_or_else(|| lexer.unexpected_input())?;
+        lexer.advance(end + 1);
+        return parse_expression(&rest[1..end]);
+    }
+    let word = &rest[..word_end(rest)];
+    if word.is_empty() {
+        return Err(lexer.unexpected_input());
+    }
+    lexer.advance(word.len());
+    if word.starts_with('$') {
+        return parse_expression(word);
+    }
+    let not_literal = || format!("`{}` is not a literal; put strings in single quotes", sanitize_truncated(word, 60));
+    parse_literal(word).map(Condition::Literal).ok_or_else(not_literal)
+}
 
-    /// `!a`, `(a)` or an operand.
-    fn parse_unary(&mut self) -> Result<Condition, String> {
-        self.lexer.enter()?;
-        let condition = if self.lexer.take("!") {
-            Condition::Not(Box::new(self.parse_unary()?))
-        } else if self.lexer.take("(") {
-            let inner = self.parse_or()?;
-            self.lexer.expect(")")?;
-            inner
+/// A quoted string; a doubled quote stands for the quote itself.
+fn parse_quoted(lexer: &mut Lexer<'_>, quote: char) -> Result<String, String> {
+    let mut text = String::new();
+    let mut characters = lexer.rest().char_indices().skip(1).peekable();
+    while let Some((position, character)) = characters.next() {
+        if character != quote {
+            text.push(character);
+        } else if characters.next_if(|(_, next)| *next == quote).is_some() {
+            text.push(quote);
         } else {
-            self.parse_operand()?
-        };
-        self.lexer.leave();
-        Ok(condition)
+            lexer.advance(position + 1);
+            return Ok(text);
+        }
     }
-
-    /// A literal, or an expression with or without braces.
-    fn parse_operand(&mut self) -> Result<Condition, String> {
-        if let Some(quote) = self.lexer.quote() {
-            return self.parse_quoted(quote).map(|text| Condition::Literal(text.into()));
-        }
-        let rest = self.lexer.rest();
-        // In braces, the expression ends at the closing one and may contain operators.
-        if rest.starts_with("{$") {
-            let end = rest.find('}').ok_or_else(|| self.lexer.unexpected_input())?;
-            self.lexer.advance(end + 1);
-            return parse_expression(&rest[1..end]);
-        }
-        let word = &rest[..word_end(rest)];
-        if word.is_empty() {
-            return Err(self.lexer.unexpected_input());
-        }
-        self.lexer.advance(word.len());
-        if word.starts_with('$') {
-            return parse_expression(word);
-        }
-        let not_literal =
-            || format!("`{}` is not a literal; put strings in single quotes", sanitize_truncated(word, 60));
-        parse_literal(word).map(Condition::Literal).ok_or_else(not_literal)
-    }
-
-    /// A quoted string; a doubled quote stands for the quote itself.
-    fn parse_quoted(&mut self, quote: char) -> Result<String, String> {
-        let mut text = String::new();
-        let mut characters = self.lexer.rest().char_indices().skip(1).peekable();
-        while let Some((position, character)) = characters.next() {
-            if character != quote {
-                text.push(character);
-            } else if characters.next_if(|(_, next)| *next == quote).is_some() {
-                text.push(quote);
-            } else {
-                self.lexer.advance(position + 1);
-                return Ok(text);
-            }
-        }
-        Err(format!("the string that begins with `{}` is not terminated", sanitize_truncated(self.lexer.rest(), 40)))
-    }
+    Err(format!("the string that begins with `{}` is not terminated", sanitize_truncated(lexer.rest(), 40)))
 }
 
 /// Checks that a word is an expression.

@@ -15,16 +15,12 @@ use regex::Regex;
 use serde_json::Value;
 
 use super::budget::ConditionBudget;
-use super::condition::compare_numbers;
+use super::condition::{compare_numbers, is_any_true};
 use super::lexer::ComparisonOperator;
 
-/// A criterion of type `jsonpath`.
+/// A criterion of type `jsonpath`, in one of two forms.
 #[derive(Debug, Clone)]
-pub(super) struct JsonPathCondition(JsonPathConditionKind);
-
-/// The two forms of such a criterion.
-#[derive(Debug, Clone)]
-enum JsonPathConditionKind {
+pub(super) enum JsonPathCondition {
     /// Met if the query selects any node. The standard form: a query such as `$.items[?@.n == 1]`.
     Query(JsonPathQuery),
     /// `$.token != null` is not a JSONPath query, but real documents use it. Absent values count as null then.
@@ -33,7 +29,7 @@ enum JsonPathConditionKind {
 
 /// A query: segments applied one after the other.
 #[derive(Debug, Clone)]
-struct JsonPathQuery {
+pub(super) struct JsonPathQuery {
     /// Starts at `@`, the node that a filter tests, instead of `$`.
     relative: bool,
     segments: Vec<JsonPathSegment>,
@@ -64,7 +60,7 @@ enum JsonPathSelector {
 
 /// Expression of a filter.
 #[derive(Debug, Clone)]
-enum LogicalExpression {
+pub(super) enum LogicalExpression {
     /// `||`
     Any(Vec<LogicalExpression>),
     /// `&&`
@@ -79,7 +75,7 @@ enum LogicalExpression {
 
 /// Operand of a comparison.
 #[derive(Debug, Clone)]
-enum JsonPathOperand {
+pub(super) enum JsonPathOperand {
     Literal(Value),
     /// Value of the only selected node; absent if there are none or several.
     Query(JsonPathQuery),
@@ -98,9 +94,9 @@ impl JsonPathCondition {
     /// Evaluates the condition for a value. Fails at the limits on work.
     pub(super) fn evaluate(&self, root: &Value, budget: &ConditionBudget) -> Result<bool, String> {
         let mut evaluator = JsonPathEvaluator { root, visits_left: MAX_VISITED_NODES, absent_value: None, budget };
-        let result = match &self.0 {
-            JsonPathConditionKind::Query(query) => evaluator.select(query, root).map(|nodes| !nodes.is_empty()),
-            JsonPathConditionKind::Comparison(expression) => {
+        let result = match self {
+            JsonPathCondition::Query(query) => evaluator.select(query, root).map(|nodes| !nodes.is_empty()),
+            JsonPathCondition::Comparison(expression) => {
                 // In `$.token != null`, an absent token must not count as different from null.
                 evaluator.absent_value = Some(&Value::Null);
                 evaluator.evaluate(expression, root)
@@ -209,22 +205,8 @@ impl<'a> JsonPathEvaluator<'a> {
     /// Evaluates an expression for the node `current` (`@`).
     fn evaluate(&mut self, expression: &LogicalExpression, current: &'a Value) -> Result<bool, String> {
         match expression {
-            LogicalExpression::Any(parts) => {
-                for part in parts {
-                    if self.evaluate(part, current)? {
-                        return Ok(true);
-                    }
-                }
-                Ok(false)
-            }
-            LogicalExpression::All(parts) => {
-                for part in parts {
-                    if !self.evaluate(part, current)? {
-                        return Ok(false);
-                    }
-                }
-                Ok(true)
-            }
+            LogicalExpression::Any(parts) => is_any_true(parts, |part| self.evaluate(part, current)),
+            LogicalExpression::All(parts) => Ok(!is_any_true(parts, |part| Ok(!self.evaluate(part, current)?))?),
             LogicalExpression::Not(inner) => Ok(!self.evaluate(inner, current)?),
             LogicalExpression::Exists(query) => Ok(!self.select(query, current)?.is_empty()),
             LogicalExpression::Compare(left, operator, right) => {
@@ -285,19 +267,11 @@ const MAX_MATCHED_TEXT_LEN: usize = 1024 * 1024;
 impl ComparisonOperator {
     /// Compares strictly, as RFC 9535 specifies.
     fn compare_in_query(self, left: Option<&Value>, right: Option<&Value>) -> bool {
-        let order = match (left, right) {
+        self.accepts(match (left, right) {
             (Some(Value::Number(left)), Some(Value::Number(right))) => compare_numbers(left, right),
             (Some(Value::String(left)), Some(Value::String(right))) => Some(left.cmp(right)),
             (left, right) => (left == right).then_some(Ordering::Equal),
-        };
-        match self {
-            ComparisonOperator::Equal | ComparisonOperator::LessOrEqual if order == Some(Ordering::Equal) => true,
-            ComparisonOperator::Equal => false,
-            ComparisonOperator::NotEqual => order != Some(Ordering::Equal),
-            ComparisonOperator::Less | ComparisonOperator::LessOrEqual => order == Some(Ordering::Less),
-            ComparisonOperator::Greater => order == Some(Ordering::Greater),
-            ComparisonOperator::GreaterOrEqual => order.is_some_and(Ordering::is_ge),
-        }
+        })
     }
 }
 
@@ -343,9 +317,7 @@ mod tests {
     use super::*;
 
     fn select_values(text: &str, root: &Value) -> Vec<Value> {
-        let Ok(JsonPathCondition(JsonPathConditionKind::Query(query))) = JsonPathCondition::parse(text) else {
-            panic!("{text} is no query")
-        };
+        let Ok(JsonPathCondition::Query(query)) = JsonPathCondition::parse(text) else { panic!("{text} is no query") };
         let mut walk = JsonPathEvaluator {
             root,
             visits_left: MAX_VISITED_NODES,

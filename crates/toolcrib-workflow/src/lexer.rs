@@ -61,6 +61,19 @@ impl<'a> Lexer<'a> {
         if self.take(symbol) { Ok(()) } else { Err(self.unexpected_input()) }
     }
 
+    /// Parses parts with a symbol between them; at least one.
+    pub(super) fn parse_separated<T>(
+        &mut self,
+        symbol: &str,
+        parse_part: fn(&mut Lexer<'a>) -> Result<T, String>,
+    ) -> Result<Vec<T>, String> {
+        let mut parts = vec![parse_part(self)?];
+        while self.take(symbol) {
+            parts.push(parse_part(self)?);
+        }
+        Ok(parts)
+    }
+
     /// Consumes a comparison operator if one is next.
     pub(super) fn take_comparison(&mut self) -> Option<ComparisonOperator> {
         // Longer operators come first, so `<=` is not read as `<`.

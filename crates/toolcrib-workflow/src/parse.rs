@@ -9,6 +9,7 @@ mod step;
 
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::time::Duration;
 
 use serde_json::Value;
 use toolcrib_core::error::{Code, Error, Result};
@@ -54,17 +55,17 @@ impl ArazzoDocument {
         let mut parser = ArazzoParser { document, sources: Vec::new(), bytes_left: Cell::new(MAX_WORKFLOW_BYTES) };
         let mut skipped = parser.parse_source_descriptions();
         let mut workflows: Vec<(usize, Workflow)> = Vec::new();
-        for (index, value) in workflow_values.iter().enumerate() {
-            let id = value.get("workflowId").and_then(Value::as_str).filter(|id| !id.is_empty());
+        let root = ArazzoNode { value: document, pointer: String::new() };
+        for (index, node) in root.items("workflows").enumerate() {
+            let id = node.text("workflowId");
             // A workflow without id is listed as skipped by its number.
             let name = id.map_or_else(|| format!("#{}", index + 1), |id| sanitize_truncated(id, 100));
             let parsed = match id {
-                None => Err(ArazzoParseError::new(format!("/workflows/{index}"), "it has no `workflowId`")),
+                None => Err(node.error("it has no `workflowId`")),
                 Some(id) if workflows.iter().any(|(_, workflow)| workflow.id == id) => {
-                    let reason = "an earlier workflow has the same `workflowId`";
-                    Err(ArazzoParseError::new(format!("/workflows/{index}/workflowId"), reason))
+                    Err(node.child("workflowId").error("an earlier workflow has the same `workflowId`"))
                 }
-                Some(id) => parser.parse_workflow(id, value, &format!("/workflows/{index}")),
+                Some(id) => parser.parse_workflow(id, &node),
             };
             match parsed {
                 Ok(workflow) => workflows.push((index, workflow)),
@@ -87,6 +88,10 @@ const MAX_SOURCE_DESCRIPTIONS: usize = 1000;
 /// Maximum size of all workflows together, in memory. Workflows beyond it are skipped.
 const MAX_WORKFLOW_BYTES: usize = 128 * 1024 * 1024;
 
+/// Maximum pause before a retry. Callers have deadlines of their own, usually shorter ones. Applies to `retryAfter` of
+/// the document and to a server's `Retry-After`.
+pub(super) const MAX_RETRY_AFTER: Duration = Duration::from_secs(3600);
+
 /// Error in one workflow, with its JSON pointer. Becomes a [`SkippedTool`] with the reason and `(at POINTER)`.
 #[derive(Debug)]
 struct ArazzoParseError {
@@ -94,11 +99,38 @@ struct ArazzoParseError {
     reason: String,
 }
 
-impl ArazzoParseError {
-    fn new(pointer: impl Into<String>, reason: impl Into<String>) -> ArazzoParseError {
-        ArazzoParseError { pointer: pointer.into(), reason: reason.into() }
+/// A value of the document with its JSON pointer, which errors name.
+#[derive(Clone)]
+struct ArazzoNode<'a> {
+    value: &'a Value,
+    pointer: String,
+}
+
+impl<'a> ArazzoNode<'a> {
+    /// Returns the text of a field, unless it is empty.
+    fn text(&self, name: &str) -> Option<&'a str> {
+        self.value.get(name).and_then(Value::as_str).filter(|text| !text.is_empty())
     }
 
+    /// Returns a field; null if it is missing.
+    fn child(&self, name: &str) -> ArazzoNode<'a> {
+        let value = self.value.get(name).unwrap_or(&Value::Null);
+        ArazzoNode { value, pointer: format!("{}/{name}", self.pointer) }
+    }
+
+    /// Returns the items of a list; none if the field is no list.
+    fn items(&self, name: &str) -> impl Iterator<Item = ArazzoNode<'a>> {
+        let items = array_at(self.value, name).iter().enumerate();
+        items.map(move |(index, value)| ArazzoNode { value, pointer: format!("{}/{name}/{index}", self.pointer) })
+    }
+
+    /// Returns an error about this value.
+    fn error(&self, reason: impl Into<String>) -> ArazzoParseError {
+        ArazzoParseError { pointer: self.pointer.clone(), reason: reason.into() }
+    }
+}
+
+impl ArazzoParseError {
     /// Converts to an entry of [`ArazzoDocument::skipped`].
     fn into_skipped(self, name: String) -> SkippedTool {
         SkippedTool { name, reason: format!("{} (at `{}`)", self.reason, sanitize_truncated(&self.pointer, 200)) }
@@ -117,31 +149,23 @@ struct ArazzoParser<'a> {
     bytes_left: Cell<usize>,
 }
 
-impl ArazzoParser<'_> {
+impl<'a> ArazzoParser<'a> {
     /// Takes bytes from the budget; fails, and leaves nothing, if too few are left.
-    fn spend_bytes(&self, bytes: usize, pointer: &str) -> ArazzoParseResult<()> {
-        match self.bytes_left.get().checked_sub(bytes) {
-            Some(remaining) => {
-                self.bytes_left.set(remaining);
-                Ok(())
-            }
-            None => {
-                self.bytes_left.set(0);
-                Err(ArazzoParseError::new(pointer, "the document is too large once its references are followed"))
-            }
-        }
+    fn spend_bytes(&self, bytes: usize, node: &ArazzoNode<'_>) -> ArazzoParseResult<()> {
+        let remaining = self.bytes_left.get().checked_sub(bytes);
+        self.bytes_left.set(remaining.unwrap_or(0));
+        remaining.map(drop).ok_or_else(|| node.error("the document is too large once its references are followed"))
     }
 
     /// Parses the source descriptions and returns the invalid ones. These only affect workflows that use them.
     fn parse_source_descriptions(&mut self) -> Vec<SkippedTool> {
         let mut skipped = Vec::new();
-        for (index, value) in
-            array_at(self.document, "sourceDescriptions").iter().take(MAX_SOURCE_DESCRIPTIONS).enumerate()
-        {
+        let root = ArazzoNode { value: self.document, pointer: String::new() };
+        for (index, node) in root.items("sourceDescriptions").take(MAX_SOURCE_DESCRIPTIONS).enumerate() {
+            let name =
+                node.text("name").map_or_else(|| format!("#{}", index + 1), |name| sanitize_truncated(name, 100));
             // Without `type`, a description is taken for an OpenAPI document, the common case.
-            let text = |name: &str| value.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
-            let name = text("name").map_or_else(|| format!("#{}", index + 1), |name| sanitize_truncated(name, 100));
-            let parsed = match (text("name"), text("url"), text("type")) {
+            let parsed = match (node.text("name"), node.text("url"), node.text("type")) {
                 (None, _, _) => Err("a source description has no `name`"),
                 (_, None, _) => Err("the source description has no `url`"),
                 (Some(name), _, _) if self.sources.iter().any(|source| source.name == name) => {
@@ -155,32 +179,27 @@ impl ArazzoParser<'_> {
                 Ok((name, url, kind)) => {
                     self.sources.push(SourceDescription { name: name.to_owned(), url: url.to_owned(), kind });
                 }
-                Err(reason) => {
-                    skipped
-                        .push(ArazzoParseError::new(format!("/sourceDescriptions/{index}"), reason).into_skipped(name));
-                }
+                Err(reason) => skipped.push(node.error(reason).into_skipped(name)),
             }
         }
         skipped
     }
 
     /// Parses one workflow; the tool name is assigned later.
-    fn parse_workflow(&self, id: &str, value: &Value, pointer: &str) -> ArazzoParseResult<Workflow> {
-        let text = |name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
+    fn parse_workflow(&self, id: &str, node: &ArazzoNode<'a>) -> ArazzoParseResult<Workflow> {
+        let text = |name: &str| node.value.get(name).and_then(Value::as_str).map(str::to_owned);
         // Once the budget is used up, further workflows fail at once.
-        self.spend_bytes(1, pointer)?;
-        let inputs = match value.get("inputs") {
+        self.spend_bytes(1, node)?;
+        let inputs = match node.value.get("inputs") {
             Some(schema) => inputs::resolve_inputs(self.document, schema, self.bytes_left.get())
-                .map_err(|reason| ArazzoParseError::new(format!("{pointer}/inputs"), reason))?,
+                .map_err(|reason| node.child("inputs").error(reason))?,
             None => Value::Object(serde_json::Map::new()),
         };
-        self.spend_bytes(approximate_size(&inputs), pointer)?;
+        self.spend_bytes(approximate_size(&inputs), node)?;
         // The first error skips the workflow.
-        let steps = self.parse_steps(value, pointer)?;
-        let mut depends_on = Vec::new();
-        for (index, other) in array_at(value, "dependsOn").iter().enumerate() {
-            depends_on.push(self.parse_workflow_id(other.as_str(), &format!("{pointer}/dependsOn/{index}"))?);
-        }
+        let steps = self.parse_steps(node)?;
+        let depends_on = node.items("dependsOn").map(|other| self.parse_workflow_id(other.value.as_str(), &other));
+        let depends_on = depends_on.collect::<ArazzoParseResult<_>>()?;
         Ok(Workflow {
             id: id.to_owned(),
             tool: String::new(),
@@ -188,17 +207,17 @@ impl ArazzoParser<'_> {
             description: text("description"),
             inputs,
             steps,
-            outputs: parse_outputs(value),
+            outputs: parse_outputs(node.value),
             depends_on,
         })
     }
 
     /// Checks the id of a workflow of this document. Whether it exists is checked later.
-    fn parse_workflow_id(&self, id: Option<&str>, pointer: &str) -> ArazzoParseResult<String> {
+    fn parse_workflow_id(&self, id: Option<&str>, node: &ArazzoNode<'_>) -> ArazzoParseResult<String> {
         match id {
-            None | Some("") => Err(ArazzoParseError::new(pointer, "the id of the workflow is missing")),
+            None | Some("") => Err(node.error("the id of the workflow is missing")),
             Some(id) if id.trim_start_matches('{').starts_with("$sourceDescriptions.") => {
-                Err(ArazzoParseError::new(pointer, "workflows of other Arazzo documents are not supported"))
+                Err(node.error("workflows of other Arazzo documents are not supported"))
             }
             Some(id) => Ok(id.to_owned()),
         }
@@ -237,7 +256,7 @@ fn remove_dangling_workflows(workflows: &mut Vec<(usize, Workflow)>, skipped: &m
             let (index, workflow) = &workflows[position];
             if removed.insert(position) {
                 let reason = format!("it refers to the missing workflow `{}`", sanitize_truncated(id, 60));
-                let error = ArazzoParseError::new(format!("/workflows/{index}"), reason);
+                let error = ArazzoParseError { pointer: format!("/workflows/{index}"), reason };
                 skipped.push(error.into_skipped(sanitize_truncated(&workflow.id, 100)));
                 missing.push_back(&workflow.id);
             }

@@ -28,7 +28,10 @@ use toolcrib_core::text::{did_you_mean, sanitize_truncated};
 use toolcrib_openapi::expression::{FillBudget, Scope, approximate_size, fill_value, fill_within};
 
 use super::payload::is_absent_input;
-use super::{ActionKind, ArazzoDocument, ConditionBudget, JumpTarget, SourceDescriptionKind, StepTarget, WorkflowStep};
+use super::{
+    ActionKind, ArazzoDocument, ConditionBudget, JumpTarget, SourceDescriptionKind, StepParameter, StepTarget,
+    WorkflowStep,
+};
 
 use frame::{WorkflowFrame, WorkflowPurpose};
 pub use protocol::{NextAction, OperationArguments, OperationBody, OperationCall};
@@ -144,14 +147,14 @@ impl<'a> WorkflowExecution<'a> {
     /// Reports the response to the pending call, of any status. Ignored if no call is pending.
     pub fn on_response(&mut self, response: OperationResponse) {
         if let Some(call) = self.take_pending_call() {
-            self.finish_step(StepResult::from_response(call, response));
+            self.finish_step(StepResult { call: Some(call), response: Some(response), ..StepResult::default() });
         }
     }
 
     /// Reports that the pending call got no response or could not be sent. Ignored if no call is pending.
     pub fn on_no_response(&mut self, reason: impl Into<String>) {
         if let Some(call) = self.take_pending_call() {
-            self.finish_step(StepResult::without_response(Some(call), reason.into()));
+            self.finish_step(StepResult { call: Some(call), ..StepResult::unsent(reason.into()) });
         }
     }
 
@@ -187,7 +190,7 @@ impl<'a> WorkflowExecution<'a> {
         match &step.target {
             StepTarget::Operation { source, operation } => match self.build_arguments(step) {
                 // An unresolvable expression fails the step like a failed request, so that `onFailure` applies.
-                Err(error) => self.finish_step(StepResult::without_response(None, error.message)),
+                Err(error) => self.finish_step(StepResult::unsent(error.message)),
                 Ok(arguments) => {
                     let source = source.as_deref().and_then(|name| self.document.source_description(name));
                     let workflow = self.frames.last().map(|frame| frame.workflow.id.as_str()).unwrap_or_default();
@@ -196,7 +199,7 @@ impl<'a> WorkflowExecution<'a> {
                 }
             },
             StepTarget::Workflow { id } => match self.build_nested_inputs(step) {
-                Err(error) => self.finish_step(StepResult::without_response(None, error.message)),
+                Err(error) => self.finish_step(StepResult::unsent(error.message)),
                 Ok(inputs) => self.enter_workflow(id, inputs, WorkflowPurpose::Step),
             },
         }
@@ -206,16 +209,10 @@ impl<'a> WorkflowExecution<'a> {
     fn build_arguments(&self, step: &WorkflowStep) -> Result<OperationArguments> {
         let mut arguments = OperationArguments::default();
         let Some(frame) = self.frames.last() else { return Ok(arguments) };
-        let scope = self.scope(frame, None);
         // One budget for all parameters and the body: together they become one request.
         let mut budget = FillBudget::default();
-        for parameter in &step.parameters {
-            if is_absent_input(&parameter.value, &frame.absent_inputs) {
-                continue;
-            }
-            let value = fill_within(&parameter.value, &scope, &mut budget)?;
-            let name = parameter.name.clone();
-            match parameter.location {
+        for (name, location, value) in self.fill_parameters(frame, step, &mut budget)? {
+            match location {
                 Some(ParameterLocation::Path) => arguments.path.insert(name, value),
                 Some(ParameterLocation::Header) => arguments.headers.insert(name, value),
                 Some(ParameterLocation::Cookie) => arguments.cookies.insert(name, value),
@@ -224,7 +221,7 @@ impl<'a> WorkflowExecution<'a> {
             };
         }
         if let Some(body) = &step.body {
-            let value = body.fill(&scope, &frame.absent_inputs, &mut budget)?;
+            let value = body.fill(&self.scope(frame, None), &frame.absent_inputs, &mut budget)?;
             arguments.body = Some(OperationBody { content_type: body.content_type.clone(), value });
         }
         Ok(arguments)
@@ -232,16 +229,24 @@ impl<'a> WorkflowExecution<'a> {
 
     /// Fills the inputs of a nested workflow.
     fn build_nested_inputs(&self, step: &WorkflowStep) -> Result<Value> {
-        let mut inputs = Map::new();
-        let Some(frame) = self.frames.last() else { return Ok(Value::Object(inputs)) };
+        let Some(frame) = self.frames.last() else { return Ok(json!({})) };
+        let filled = self.fill_parameters(frame, step, &mut FillBudget::default())?;
+        Ok(filled.into_iter().map(|(name, _, value)| (name, value)).collect())
+    }
+
+    /// Fills the parameters of a step, except absent inputs.
+    fn fill_parameters(
+        &self,
+        frame: &WorkflowFrame<'a>,
+        step: &WorkflowStep,
+        budget: &mut FillBudget,
+    ) -> Result<Vec<(String, Option<ParameterLocation>, Value)>> {
         let scope = self.scope(frame, None);
-        let mut budget = FillBudget::default();
-        for parameter in &step.parameters {
-            if !is_absent_input(&parameter.value, &frame.absent_inputs) {
-                inputs.insert(parameter.name.clone(), fill_within(&parameter.value, &scope, &mut budget)?);
-            }
-        }
-        Ok(Value::Object(inputs))
+        let present = step.parameters.iter().filter(|given| !is_absent_input(&given.value, &frame.absent_inputs));
+        let filled = present.map(|StepParameter { name, location, value }| {
+            Ok((name.clone(), *location, fill_within(value, &scope, budget)?))
+        });
+        filled.collect()
     }
 
     /// Scope of expressions in a frame, with the result of the current step if there is one.
@@ -287,7 +292,7 @@ impl<'a> WorkflowExecution<'a> {
         let Ok(outputs) = outputs else { return self.abort(&step.id, TOO_MUCH_RETAINED.into()) };
         self.retained_bytes += outputs_size;
         let Some(frame) = self.frames.last_mut() else { return };
-        frame.last_response = result.into_response();
+        frame.last_response = result.response;
         if failure.is_none() {
             frame.record_success(&step.id, outputs);
             // A detour before a retry ends with its step: the actions of that step do not apply.
@@ -379,8 +384,10 @@ impl<'a> WorkflowExecution<'a> {
         match (frame.purpose, failure) {
             (WorkflowPurpose::Tool, failure) => self.state = ExecutionState::Finished { outputs, failure },
             (WorkflowPurpose::Step, failure) => {
-                let reason = failure.as_ref().map(describe_failure);
-                self.finish_step(StepResult::from_nested_workflow(outputs, frame.last_response, reason));
+                let failure_reason = failure.as_ref().map(describe_failure);
+                let nested_outputs = Some(outputs);
+                let response = frame.last_response;
+                self.finish_step(StepResult { call: None, response, nested_outputs, failure_reason });
             }
             // The frame below continues where it was.
             (WorkflowPurpose::Dependency | WorkflowPurpose::BeforeRetry, None) => {}

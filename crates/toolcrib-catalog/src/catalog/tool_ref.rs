@@ -27,15 +27,8 @@ pub enum ToolStatus {
     Disabled,
 }
 
-impl ToolStatus {
-    /// Name in JSON lists.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            ToolStatus::Active => "active",
-            ToolStatus::Disabled => "disabled",
-        }
-    }
-}
+// Names in JSON lists.
+toolcrib_core::name_variants!(ToolStatus { Active => "active", Disabled => "disabled" });
 
 impl<'a> ToolRef<'a> {
     /// Name in the catalogue.

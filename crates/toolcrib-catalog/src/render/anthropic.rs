@@ -24,9 +24,7 @@ pub(super) fn project(name: &str, tool: &Tool, loading: Loading) -> ProjectedToo
     let (schema, losses) = passthrough::project_schema(&tool.listing.input_schema, &ANTHROPIC_RULES);
     let schema = match schema {
         Ok(schema) => schema,
-        Err(unsupported) => {
-            return ProjectedTool { text: None, losses, unsupported_reason: Some(unsupported.to_string()) };
-        }
+        Err(unsupported) => return ProjectedTool::unsupported(losses, unsupported),
     };
     // Written as text, because the schema is a stored text that need not be parsed.
     let mut text = String::with_capacity(schema.len() + tool.listing.description.len() + 128);

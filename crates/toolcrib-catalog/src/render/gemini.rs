@@ -16,21 +16,18 @@ use super::projection::{
     to_bounded_string,
 };
 use super::root;
-use super::schema::{SchemaKind, SchemaNode};
+use super::schema::{SchemaKind, SchemaNode, item_schema};
 
 /// Projects a tool to Gemini's format.
 pub(super) fn project(name: &str, tool: &Tool) -> ProjectedTool {
     // A name cannot be changed here: calls come back under the name that the model was given.
     if !limits::is_gemini_name(name) {
-        let reason = "a name must begin with a letter or an underscore".to_owned();
-        return ProjectedTool { text: None, losses: Vec::new(), unsupported_reason: Some(reason) };
+        return ProjectedTool::unsupported(Vec::new(), "a name must begin with a letter or an underscore");
     }
     let (schema, losses) = project_schema(&tool.listing.input_schema);
     let schema = match schema {
         Ok(schema) => schema,
-        Err(unsupported) => {
-            return ProjectedTool { text: None, losses, unsupported_reason: Some(unsupported.to_string()) };
-        }
+        Err(unsupported) => return ProjectedTool::unsupported(losses, unsupported),
     };
     let mut text = String::from("{\"name\":");
     json::push_json_string(name, &mut text);
@@ -41,9 +38,7 @@ pub(super) fn project(name: &str, tool: &Tool) -> ProjectedTool {
         text.push_str(",\"parameters\":");
         match to_bounded_string(&schema) {
             Ok(schema) => text.push_str(&schema),
-            Err(unsupported) => {
-                return ProjectedTool { text: None, losses, unsupported_reason: Some(unsupported.to_string()) };
-            }
+            Err(unsupported) => return ProjectedTool::unsupported(losses, unsupported),
         }
     }
     text.push('}');
@@ -177,15 +172,8 @@ impl GeminiProjector<'_> {
     /// Arrays must describe their items. Positional schemas become alternatives.
     fn project_array(&mut self, keywords: &Map<String, Value>, path: &str) -> ProjectionResult<Map<String, Value>> {
         // Gemini rejects arrays without `items`.
-        let any_value = Value::Bool(true);
-        let items = match (keywords.get("items"), keywords.get("prefixItems")) {
-            (Some(Value::Array(schemas)), _) | (None, Some(Value::Array(schemas))) => {
-                self.context
-                    .record_loss(path, "positional item schemas are not supported; each item may match any of them");
-                self.project_nested(&json!({ "anyOf": schemas }), &child_pointer(path, "items"))?
-            }
-            (items, _) => self.project_nested(items.unwrap_or(&any_value), &child_pointer(path, "items"))?,
-        };
+        let items = item_schema(keywords, path, &mut self.context);
+        let items = self.project_nested(&items, &child_pointer(path, "items"))?;
         let mut projected = self.supported_keywords("array", keywords, path, &["items", "prefixItems"]);
         projected.insert("items".to_owned(), items);
         Ok(projected)

@@ -80,27 +80,16 @@ pub(super) fn merge_keywords(
         if ours == theirs {
             continue;
         }
-        match join_values(key, ours, theirs) {
-            JoinResult::Joined => {}
-            JoinResult::Conflict => {
-                context.record_loss(&child_pointer(path, key), "it conflicts with another part, dropped")
-            }
+        if !join_values(key, ours, theirs) {
+            context.record_loss(&child_pointer(path, key), "it conflicts with another part, dropped");
         }
     }
     Ok(())
 }
 
-/// Outcome of [`join_values`].
-enum JoinResult {
-    /// The first value now expresses both.
-    Joined,
-    /// The first value is unchanged, the second is lost.
-    Conflict,
-}
-
 /// Combines two values of a keyword into `ours`: unions for properties and required names, intersections for types and
-/// choices, the tighter of two bounds.
-fn join_values(key: &str, ours: &mut Value, theirs: &Value) -> JoinResult {
+/// choices, the tighter of two bounds. Returns false if they conflict; `ours` is unchanged then, and `theirs` is lost.
+fn join_values(key: &str, ours: &mut Value, theirs: &Value) -> bool {
     let numbers = ours.as_f64().zip(theirs.as_f64());
     match (key, &mut *ours, theirs) {
         ("properties" | "$defs" | "definitions", Value::Object(ours), Value::Object(theirs)) => {
@@ -113,13 +102,11 @@ fn join_values(key: &str, ours: &mut Value, theirs: &Value) -> JoinResult {
                     None => drop(ours.insert(name.clone(), theirs.clone())),
                 }
             }
-            JoinResult::Joined
         }
         ("required", Value::Array(ours), Value::Array(theirs)) => {
             let known_names: HashSet<&Value> = ours.iter().collect();
             let new_names: Vec<Value> = theirs.iter().filter(|name| !known_names.contains(name)).cloned().collect();
             ours.extend(new_names);
-            JoinResult::Joined
         }
         ("type", _, _) => {
             // The intersection; types that exclude each other are a conflict.
@@ -128,50 +115,39 @@ fn join_values(key: &str, ours: &mut Value, theirs: &Value) -> JoinResult {
             let common = declared_types(Some(ours)).filter_map(|name| narrower_type(name, &their_types));
             let common: Vec<&str> = common.filter(|name| seen.insert(*name)).collect();
             let common = match common[..] {
-                [] => return JoinResult::Conflict,
+                [] => return false,
                 [only] => json!(only),
                 _ => json!(common),
             };
             *ours = common;
-            JoinResult::Joined
         }
         ("enum", Value::Array(ours), Value::Array(theirs)) => {
             let their_values: HashSet<&Value> = theirs.iter().collect();
             // An empty `enum` is invalid, so contradictory choices are a conflict instead.
             if !ours.iter().any(|value| their_values.contains(value)) {
-                return JoinResult::Conflict;
+                return false;
             }
             ours.retain(|value| their_values.contains(value));
-            JoinResult::Joined
         }
-        ("minimum" | "exclusiveMinimum" | "minLength" | "minItems" | "minProperties", _, _) => match numbers {
-            Some((ours_number, theirs_number)) => keep_tighter(theirs_number > ours_number, ours, theirs),
-            None => JoinResult::Conflict,
-        },
-        ("maximum" | "exclusiveMaximum" | "maxLength" | "maxItems" | "maxProperties", _, _) => match numbers {
-            Some((ours_number, theirs_number)) => keep_tighter(theirs_number < ours_number, ours, theirs),
-            None => JoinResult::Conflict,
-        },
-        ("items", _, _) => {
-            add_all_of_part(ours, theirs);
-            JoinResult::Joined
+        ("minimum" | "exclusiveMinimum" | "minLength" | "minItems" | "minProperties", _, _) => {
+            let Some((our_number, their_number)) = numbers else { return false };
+            if their_number > our_number {
+                ours.clone_from(theirs);
+            }
         }
+        ("maximum" | "exclusiveMaximum" | "maxLength" | "maxItems" | "maxProperties", _, _) => {
+            let Some((our_number, their_number)) = numbers else { return false };
+            if their_number < our_number {
+                ours.clone_from(theirs);
+            }
+        }
+        ("items", _, _) => add_all_of_part(ours, theirs),
         // Annotations do not restrict values; those of the first schema stay.
-        ("title" | "description" | "default" | "example" | "examples" | "additionalProperties", _, _) => {
-            JoinResult::Joined
-        }
+        ("title" | "description" | "default" | "example" | "examples" | "additionalProperties", _, _) => {}
         // Keywords of the schema itself and extensions do not restrict values either.
-        (key, _, _) if key.starts_with('$') || key.starts_with("x-") => JoinResult::Joined,
-        _ => JoinResult::Conflict,
+        (key, _, _) => return key.starts_with('$') || key.starts_with("x-"),
     }
-}
-
-/// Replaces a bound if the other is tighter.
-fn keep_tighter(is_tighter: bool, ours: &mut Value, theirs: &Value) -> JoinResult {
-    if is_tighter {
-        ours.clone_from(theirs);
-    }
-    JoinResult::Joined
+    true
 }
 
 /// Combines two schemas with `allOf`. Parts are appended to one flat list: nested in each other, hundreds of them would

@@ -20,7 +20,7 @@ pub(super) fn project(name: &str, tool: &Tool) -> ProjectedTool {
     let (schema, losses) = passthrough::project_schema(&tool.listing.input_schema, &OPENAI_RULES);
     match schema {
         Ok(schema) => build_function(name, &tool.listing.description, "", &schema, losses),
-        Err(unsupported) => ProjectedTool { text: None, losses, unsupported_reason: Some(unsupported.to_string()) },
+        Err(unsupported) => ProjectedTool::unsupported(losses, unsupported),
     }
 }
 
@@ -29,7 +29,7 @@ pub(super) fn project_strict(name: &str, tool: &Tool) -> ProjectedTool {
     let (schema, losses) = strict::project_schema(&tool.listing.input_schema);
     match schema {
         Ok(schema) => build_function(name, &tool.listing.description, ",\"strict\":true", &schema.to_string(), losses),
-        Err(unsupported) => ProjectedTool { text: None, losses, unsupported_reason: Some(unsupported.to_string()) },
+        Err(unsupported) => ProjectedTool::unsupported(losses, unsupported),
     }
 }
 

@@ -27,15 +27,7 @@ impl View {
         after: Option<&str>,
         limit: usize,
     ) -> Result<RenderedPage> {
-        let is_visible = |tool: &ToolRef<'_>| match format {
-            Format::Json => tool.is_listed(),
-            Format::Mcp
-            | Format::Anthropic
-            | Format::AnthropicDeferred
-            | Format::Openai
-            | Format::OpenaiStrict
-            | Format::Gemini => tool.is_offered(),
-        };
+        let is_visible = |tool: &ToolRef<'_>| if format == Format::Json { tool.is_listed() } else { tool.is_offered() };
         let following = self.tools().filter(|tool| after.is_none_or(|after| tool.name().as_str() > after));
         let mut following = following.filter(is_visible).filter(filter);
         let page: Vec<ToolRef<'_>> = following.by_ref().take(limit).collect();
@@ -43,23 +35,18 @@ impl View {
         let last = page.last().map(|tool| tool.name().clone()).filter(|_| following.next().is_some());
         let mut array = String::new();
         // A tool that the format cannot express counts for the limit, so a page may be shorter than asked for.
-        push_array(page.into_iter(), &mut array, &mut |_| Ok(()), usize::MAX, |tool, out| match format {
-            Format::Json => {
+        push_array(page.into_iter(), &mut array, &mut |_| Ok(()), usize::MAX, |tool, out| {
+            if format == Format::Json {
                 json::push_tool(tool, out);
-                Ok(PushOutcome::Appended)
+                return Ok(PushOutcome::Appended);
             }
-            Format::Mcp
-            | Format::Anthropic
-            | Format::AnthropicDeferred
-            | Format::Openai
-            | Format::OpenaiStrict
-            | Format::Gemini => Ok(match &self.project(tool, format)?.text {
+            Ok(match &self.project(tool, format)?.text {
                 Some(text) => {
                     out.push_str(text);
                     PushOutcome::Appended
                 }
                 None => PushOutcome::Skipped,
-            }),
+            })
         })?;
         Ok(RenderedPage { array, last })
     }

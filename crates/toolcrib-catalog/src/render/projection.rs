@@ -22,6 +22,13 @@ pub struct ProjectedTool {
     pub unsupported_reason: Option<String>,
 }
 
+impl ProjectedTool {
+    /// Returns the projection of a tool that the format cannot express.
+    pub(super) fn unsupported(losses: Vec<Loss>, reason: impl ToString) -> ProjectedTool {
+        ProjectedTool { text: None, losses, unsupported_reason: Some(reason.to_string()) }
+    }
+}
+
 /// A lossy edit. `path` is a JSON pointer into the input schema, or `name` or `description` of the tool.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Loss {

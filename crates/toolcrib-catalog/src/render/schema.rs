@@ -9,6 +9,8 @@
 //! {}                                                  -> Any
 //! ```
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value, json};
 use toolcrib_schema::{JSON_TYPES, array_keyword, declared_types, type_name};
 
@@ -129,6 +131,22 @@ fn sole_reference(keywords: &Map<String, Value>) -> Option<Value> {
     only.get("$ref").cloned()
 }
 
+/// Returns the schema of the items of an array; that of any value if there is none. Positional schemas become
+/// alternatives.
+pub(super) fn item_schema<'k>(
+    keywords: &'k Map<String, Value>,
+    path: &str,
+    context: &mut ProjectionContext<'_>,
+) -> Cow<'k, Value> {
+    match (keywords.get("items"), keywords.get("prefixItems")) {
+        (Some(Value::Array(schemas)), _) | (None, Some(Value::Array(schemas))) => {
+            context.record_loss(path, "positional item schemas are not supported; each item may match any of them");
+            Cow::Owned(json!({ "anyOf": schemas }))
+        }
+        (items, _) => Cow::Borrowed(items.unwrap_or(&Value::Bool(true))),
+    }
+}
+
 /// Determines the kind of a node, and whether null is allowed too.
 fn classify(
     mut keywords: Map<String, Value>,
@@ -207,10 +225,8 @@ fn allowed_types(keywords: &Map<String, Value>, path: &str) -> ProjectionResult<
     let declared: Vec<&str> = declared_types(keyword).collect();
     // Any other type makes the part unsupported.
     if let Some(unknown) = declared.iter().find(|name| !JSON_TYPES.contains(name)) {
-        return Err(Unsupported::new(
-            &child_pointer(path, "type"),
-            format!("unknown type `{}`", toolcrib_core::text::sanitize_truncated(unknown, 40)),
-        ));
+        let reason = format!("unknown type `{}`", toolcrib_core::text::sanitize_truncated(unknown, 40));
+        return Err(Unsupported::new(&child_pointer(path, "type"), reason));
     }
     let mut types: Vec<String> = Vec::new();
     let mut add = |name: &str| {

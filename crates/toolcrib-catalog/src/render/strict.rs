@@ -21,7 +21,7 @@ use serde_json::{Map, Value, json};
 use super::limits::strict as limits;
 use super::projection::{Loss, ProjectionContext, ProjectionResult, Unsupported, child_pointer, required_names};
 use super::root;
-use super::schema::{SchemaKind, SchemaNode};
+use super::schema::{SchemaKind, SchemaNode, item_schema};
 use definitions::StrictDefinition;
 
 /// Projects the input schema, and returns the losses.
@@ -120,10 +120,8 @@ impl StrictProjector<'_> {
         depth: usize,
     ) -> ProjectionResult<Map<String, Value>> {
         if depth > limits::MAX_OBJECT_DEPTH {
-            return Err(Unsupported::new(
-                path,
-                format!("objects nest deeper than {} levels", limits::MAX_OBJECT_DEPTH),
-            ));
+            let reason = format!("objects nest deeper than {} levels", limits::MAX_OBJECT_DEPTH);
+            return Err(Unsupported::new(path, reason));
         }
         // An object without declared fields is a map of arbitrary ones, unless it is closed.
         let is_empty = keywords.get("properties").and_then(Value::as_object).is_none_or(Map::is_empty);
@@ -186,15 +184,8 @@ impl StrictProjector<'_> {
         path: &str,
         depth: usize,
     ) -> ProjectionResult<Map<String, Value>> {
-        let any_value = Value::Bool(true);
-        let items = match (keywords.get("items"), keywords.get("prefixItems")) {
-            (Some(Value::Array(schemas)), _) | (None, Some(Value::Array(schemas))) => {
-                self.context
-                    .record_loss(path, "positional item schemas are not supported; each item may match any of them");
-                self.project_nested(&json!({ "anyOf": schemas }), &child_pointer(path, "items"), depth)?
-            }
-            (items, _) => self.project_nested(items.unwrap_or(&any_value), &child_pointer(path, "items"), depth)?,
-        };
+        let items = item_schema(keywords, path, &mut self.context);
+        let items = self.project_nested(&items, &child_pointer(path, "items"), depth)?;
         let mut projected = Map::from_iter([("type".to_owned(), json!("array")), ("items".to_owned(), items)]);
         for (keyword, value) in keywords {
             match keyword.as_str() {

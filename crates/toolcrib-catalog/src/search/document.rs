@@ -41,47 +41,32 @@ impl DocumentField {
         DocumentField::Choice,
     ];
 
-    /// Weight of one occurrence of a word in this field.
-    pub(super) fn weight(self) -> f32 {
-        match self {
-            DocumentField::Name => 2.5,
-            DocumentField::Summary => 1.0,
-            DocumentField::Details => 0.6,
-            DocumentField::Source => 1.2,
-            DocumentField::About => 0.3,
-            DocumentField::ArgumentName => 0.4,
-            DocumentField::ArgumentDescription => 0.25,
-            DocumentField::Choice => 0.25,
-        }
+    /// Parameters of this field in the score.
+    pub(super) fn scoring(self) -> FieldScoring {
+        let (weight, typical_length, length_penalty) = match self {
+            DocumentField::Name => (2.5, 3.5, 0.6),
+            DocumentField::Summary => (1.0, 14.0, 0.8),
+            DocumentField::Details => (0.6, 16.0, 0.8),
+            DocumentField::Source => (1.2, 2.5, 0.6),
+            DocumentField::About => (0.3, 35.0, 0.8),
+            DocumentField::ArgumentName => (0.4, 8.0, 0.6),
+            DocumentField::ArgumentDescription => (0.25, 50.0, 0.6),
+            DocumentField::Choice => (0.25, 12.0, 0.6),
+        };
+        FieldScoring { weight, typical_length, length_penalty }
     }
+}
 
-    /// Typical number of words in this field, for length normalisation. A constant instead of the average over the
+/// Parameters of one field in the score of a tool.
+pub(super) struct FieldScoring {
+    /// Weight of one occurrence of a word in the field.
+    pub(super) weight: f32,
+    /// Typical number of words in the field, for length normalisation. A constant instead of the average over the
     /// catalogue, so that a segment is indexed independently of the others; measured, it ranks as well.
-    pub(super) fn typical_length(self) -> f32 {
-        match self {
-            DocumentField::Name => 3.5,
-            DocumentField::Summary => 14.0,
-            DocumentField::Details => 16.0,
-            DocumentField::Source => 2.5,
-            DocumentField::About => 35.0,
-            DocumentField::ArgumentName => 8.0,
-            DocumentField::ArgumentDescription => 50.0,
-            DocumentField::Choice => 12.0,
-        }
-    }
-
+    pub(super) typical_length: f32,
     /// Strength of length normalisation (`b` in BM25), from 0 to 1. At 0 a long text counts like a short one, at 1 only
     /// the share of the term counts.
-    pub(super) fn length_penalty(self) -> f32 {
-        match self {
-            DocumentField::Summary | DocumentField::Details | DocumentField::About => 0.8,
-            DocumentField::Name
-            | DocumentField::Source
-            | DocumentField::ArgumentName
-            | DocumentField::ArgumentDescription
-            | DocumentField::Choice => 0.6,
-        }
-    }
+    pub(super) length_penalty: f32,
 }
 
 /// Calls `take` with each text of a tool. Texts shared by the whole source are left to the caller.

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use serde_json::Value;
 use toolcrib_core::tool::Tool;
 
-use super::document::{self, DocumentField};
+use super::document::{self, DocumentField, FieldScoring};
 use super::name_index;
 use super::tokenize::{self, Word};
 use super::vocabulary::vocabulary;
@@ -100,9 +100,9 @@ impl Postings {
             }
             for (field, field_terms) in DocumentField::ALL.into_iter().zip(&fields) {
                 // BM25F: sum the weighted, length-normalised occurrences over all fields, then saturate.
-                let penalty = field.length_penalty();
-                let length = field_terms.len() as f32 / field.typical_length();
-                let weight_each = field.weight() / (1.0 - penalty + penalty * length);
+                let FieldScoring { weight, typical_length, length_penalty: penalty } = field.scoring();
+                let length = field_terms.len() as f32 / typical_length;
+                let weight_each = weight / (1.0 - penalty + penalty * length);
                 field_terms.iter().for_each(|term| *weights.entry(*term).or_default() += weight_each);
             }
             for (term, weight) in weights.drain() {

@@ -36,14 +36,12 @@ struct RankedName<'a> {
 
 /// Returns the sources that have tools, those with the most essential tools first, then by id.
 pub(super) fn select_sources(view: &View) -> Vec<SummarySource<'_>> {
-    let essentials = view.essentials();
     let mut tools: BTreeMap<&SourceId, (bool, Vec<RankedName<'_>>)> = BTreeMap::new();
     for tool in view.offered_tools() {
         let prefix = tool.catalog_source.segment.prefix();
         let name = tool.unprefixed_name();
         let words = name.split(['_', '-']).filter(|word| !word.is_empty()).count();
-        let ranked_name =
-            RankedName { essential: Reverse(essentials.contains(&tool)), words, length: name.len(), name };
+        let ranked_name = RankedName { essential: Reverse(view.is_essential(&tool)), words, length: name.len(), name };
         tools.entry(tool.source()).or_insert_with(|| (prefix.is_empty(), Vec::new())).1.push(ranked_name);
     }
     let summary_sources = tools.into_iter().map(|(id, (is_unprefixed, tools))| {

@@ -114,8 +114,7 @@ fn essential_tools_come_first() {
 fn default_essential_words_apply_only_without_configuration() {
     let sources = || vec![plain_source("one", &["x", "searchAll", "Send_EMAIL"]), plain_source("slack", &["post"])];
     let essential = |view: &View| -> Vec<String> {
-        let essentials = view.essentials();
-        view.offered_tools().filter(|tool| essentials.contains(tool)).map(|tool| tool.name().to_string()).collect()
+        view.offered_tools().filter(|tool| view.is_essential(tool)).map(|tool| tool.name().to_string()).collect()
     };
     let unconfigured = build_view(sources(), &[]);
     assert_eq!(essential(&unconfigured), ["one__Send_EMAIL", "one__searchAll", "slack__post"]);

@@ -6,8 +6,8 @@
 //! 2026-11-15 22:08:41Z  #2  refresh  14 tools added to `files`: create_directory, …
 //! ```
 //!
-//! A record has its time, its sequence number, the actor and a description, which `toolcrib_diff::history` writes for
-//! all interfaces. Checks are measurements, not records: they are kept per source and have no number.
+//! A record has its time, its sequence number, the actor and a description, which the module
+//! `toolcrib_core::inventory::history` writes for all interfaces. Checks are measurements, not records: they are kept per source and have no number.
 
 use std::collections::BTreeSet;
 

@@ -7,7 +7,7 @@
 use clap::Args;
 use serde_json::json;
 use toolcrib::core::delta::ToolRename;
-use toolcrib::diff::history::describe_change;
+use toolcrib::core::inventory::history::describe_change;
 use toolcrib::refresh::RefreshStatus;
 use toolcrib::{Refresh, RefreshOutcome, Result};
 

@@ -40,19 +40,7 @@ pub(super) fn replace_variables(
 /// Other clients pass `$NAME` on as it is, so it is rewritten for Gemini alone.
 fn replace_in_text(text: &str, folder: &str, client: Option<McpClientKind>) -> String {
     let text = text.replace("${workspaceFolder}", folder).replace("${userHome}", "${env:HOME}");
-    match client {
-        Some(McpClientKind::Gemini) => to_env_references(&text),
-        None
-        | Some(
-            McpClientKind::ClaudeDesktop
-            | McpClientKind::ClaudeCode
-            | McpClientKind::Cursor
-            | McpClientKind::Vscode
-            | McpClientKind::Codex
-            | McpClientKind::Windsurf
-            | McpClientKind::Zed,
-        ) => text,
-    }
+    if client == Some(McpClientKind::Gemini) { to_env_references(&text) } else { text }
 }
 
 /// Rewrites `$NAME` to `${env:NAME}`. A name ends at the first character that no variable name contains.

@@ -151,14 +151,7 @@ impl fmt::Display for Actor {
     }
 }
 
-impl Origin {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Origin::Config => "config",
-            Origin::Runtime => "runtime",
-        }
-    }
-}
+crate::name_variants!(Origin { Config => "config", Runtime => "runtime" });
 
 impl Event {
     /// Returns the source that the event concerns, if it is about one.

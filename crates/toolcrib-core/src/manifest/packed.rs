@@ -21,18 +21,27 @@ use crate::fingerprint::Fingerprint;
 use crate::source::SourceId;
 use crate::tool::Tool;
 
-/// Manifest with its tools as unparsed JSON.
-#[derive(Debug, Clone)]
+/// Manifest with its tools as unparsed JSON. Serialised, it is the stored index: everything but the body.
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct PackedManifest {
     pub source: SourceId,
+    #[serde(skip, default = "unknown_fingerprint")]
     pub fingerprint: Fingerprint,
     /// Index of the tools, in byte order of their own names.
     pub tools: Vec<PackedTool>,
+    #[serde(rename = "set_aside")]
     pub skipped: Vec<SkippedTool>,
     /// Description of the source by itself, for search.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub about: Option<String>,
     /// JSON of all tools, concatenated.
+    #[serde(skip)]
     pub body: Arc<String>,
+}
+
+/// Stands for the fingerprint until [`PackedManifest::read`] sets it.
+fn unknown_fingerprint() -> Fingerprint {
+    Fingerprint::from_bytes([0; 32])
 }
 
 /// Index entry of a tool: byte offsets into the body.
@@ -55,17 +64,6 @@ pub struct PackedTool {
 
 fn is_zero(tokens: &u32) -> bool {
     *tokens == 0
-}
-
-/// Stored JSON of everything but the body.
-#[derive(Serialize, Deserialize)]
-struct ManifestIndex {
-    source: SourceId,
-    tools: Vec<PackedTool>,
-    #[serde(rename = "set_aside")]
-    skipped: Vec<SkippedTool>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    about: Option<String>,
 }
 
 impl PackedManifest {
@@ -100,18 +98,12 @@ impl PackedManifest {
 
     /// Returns the index in its stored form. The body is stored separately.
     pub fn index_json(&self) -> Result<String> {
-        let index = ManifestIndex {
-            source: self.source.clone(),
-            tools: self.tools.clone(),
-            skipped: self.skipped.clone(),
-            about: self.about.clone(),
-        };
-        serde_json::to_string(&index).context(Code::Internal, "cannot serialize the index of a manifest")
+        serde_json::to_string(self).context(Code::Internal, "cannot serialize the index of a manifest")
     }
 
     /// Restores a manifest from its stored index and body. Checks offsets, not contents: see [`Self::find_damage`].
     pub fn read(fingerprint: Fingerprint, index: &str, body: String) -> Result<PackedManifest> {
-        let index: ManifestIndex =
+        let index: PackedManifest =
             serde_json::from_str(index).context(Code::Internal, "cannot read the index of a manifest")?;
         let is_valid = index.tools.iter().all(|tool| {
             tool.start < tool.listing_start
@@ -122,8 +114,7 @@ impl PackedManifest {
             let message = format!("the stored manifest `{}` is damaged", fingerprint.short_hex(12));
             return Err(crate::Error::new(Code::Internal, message));
         }
-        let ManifestIndex { source, tools, skipped, about } = index;
-        Ok(PackedManifest { source, fingerprint, tools, skipped, about, body: Arc::new(body) })
+        Ok(PackedManifest { fingerprint, body: Arc::new(body), ..index })
     }
 
     /// Parses a tool.

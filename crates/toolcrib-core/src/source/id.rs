@@ -39,10 +39,8 @@ impl SourceId {
         if canonical.as_str() == id {
             return Ok(canonical);
         }
-        Err(Error::new(
-            Code::ConfigInvalid,
-            format!("`{}` is not a source id; did you mean `{canonical}`?", truncate_name(id)),
-        ))
+        let message = format!("`{}` is not a source id; did you mean `{canonical}`?", truncate_name(id));
+        Err(Error::new(Code::ConfigInvalid, message))
     }
 
     /// Normalises the name of a source: lower case, runs of other characters become `_`. Rejects reserved names.

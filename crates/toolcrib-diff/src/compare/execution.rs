@@ -9,7 +9,7 @@ use toolcrib_core::execution::{ExecutionMode, ExecutionSpec};
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::tool::Tool;
 
-use super::{ChangeClass, Findings, canonical_json};
+use super::{ChangeClass, Findings, canonical_json, parse_json};
 
 /// Compares the stored execution specifications, which only tools of OpenAPI documents and workflows have.
 pub(super) fn compare(old: Option<&ExecutionSpec>, new: Option<&ExecutionSpec>, findings: &mut Findings) {
@@ -86,8 +86,7 @@ pub(super) fn compare_task_support(old: &Tool, new: &Tool, findings: &mut Findin
 impl TaskSupport {
     /// Reads `execution.taskSupport` of a tool.
     pub(crate) fn from_tool(tool: &Tool) -> TaskSupport {
-        let execution: Value =
-            tool.extra.get(EXECUTION_FIELD).and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
+        let execution = parse_json(tool.extra.get(EXECUTION_FIELD));
         TaskSupport::from_name(execution.get("taskSupport").and_then(Value::as_str))
     }
 
@@ -111,25 +110,17 @@ impl TaskSupport {
 
     /// Returns the class of a change from `self` to `new` with its note, or `None` if they are equal.
     pub(super) fn classify_change(self, new: TaskSupport) -> Option<(ChangeClass, &'static str)> {
-        match (self, new) {
-            (TaskSupport::Forbidden | TaskSupport::Optional, TaskSupport::Required) => {
-                Some((ChangeClass::Breaking, "must be called as a task now"))
-            }
+        let change = match (self, new) {
+            (_, TaskSupport::Required) => (ChangeClass::Breaking, "must be called as a task now"),
             (TaskSupport::Required, TaskSupport::Forbidden) => {
-                Some((ChangeClass::Breaking, "can no longer be called as a task"))
+                (ChangeClass::Breaking, "can no longer be called as a task")
             }
-            (TaskSupport::Optional, TaskSupport::Forbidden) => {
-                Some((ChangeClass::Narrowed, "can no longer be called as a task"))
-            }
-            (TaskSupport::Forbidden, TaskSupport::Optional) => {
-                Some((ChangeClass::Widened, "may be called as a task now"))
-            }
+            (_, TaskSupport::Forbidden) => (ChangeClass::Narrowed, "can no longer be called as a task"),
             (TaskSupport::Required, TaskSupport::Optional) => {
-                Some((ChangeClass::Widened, "need not be called as a task any more"))
+                (ChangeClass::Widened, "need not be called as a task any more")
             }
-            (TaskSupport::Forbidden, TaskSupport::Forbidden)
-            | (TaskSupport::Optional, TaskSupport::Optional)
-            | (TaskSupport::Required, TaskSupport::Required) => None,
-        }
+            (_, TaskSupport::Optional) => (ChangeClass::Widened, "may be called as a task now"),
+        };
+        (self != new).then_some(change)
     }
 }

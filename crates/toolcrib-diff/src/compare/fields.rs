@@ -8,18 +8,12 @@ use serde_json::Value;
 use toolcrib_schema::{SchemaLayers, accepts_anything, array_keyword};
 
 use super::ChangeClass;
-use super::notes::{SchemaPath, SchemaRole, ValueChange};
+use super::notes::{self, SchemaPath, SchemaRole};
 use super::schema::{SchemaComparer, array_keyword_in_layers};
 
 impl<'a> SchemaComparer<'a, '_> {
     /// Compares the fields of an object: which exist, which are required, and the schema of each that both have.
-    pub(super) fn compare_fields(
-        &mut self,
-        old: &SchemaLayers<'a>,
-        new: &SchemaLayers<'a>,
-        path: &SchemaPath,
-        depth: usize,
-    ) {
+    pub(super) fn compare_fields(&mut self, old: &SchemaLayers<'a>, new: &SchemaLayers<'a>, path: &SchemaPath) {
         // Collect both sides first: a rename can only be seen when exactly one name left and one came.
         let before = field_schemas(old);
         let after = field_schemas(new);
@@ -33,12 +27,14 @@ impl<'a> SchemaComparer<'a, '_> {
         let new_names = names(&after, &required_after);
         let removed: Vec<&str> = old_names.difference(&new_names).copied().collect();
         let added: Vec<&str> = new_names.difference(&old_names).copied().collect();
-        // Exactly one field removed and one added.
+        // One field with the same schema under another name is a rename.
         let renamed = match (&removed[..], &added[..]) {
-            ([from], [to]) => before.get(from).zip(after.get(to)),
+            ([from], [to]) if required_before.contains(from) == required_after.contains(to) => {
+                let schemas = before.get(from).zip(after.get(to));
+                schemas.filter(|(old, new)| self.are_equal(old, new)).map(|_| (*from, *to))
+            }
             _ => None,
         };
-        let is_renamed = renamed.is_some_and(|(old, new)| self.are_equal(old, new));
         let role = self.role;
         let findings = &mut *self.findings;
         // An argument that vanished breaks callers that send it.
@@ -47,103 +43,76 @@ impl<'a> SchemaComparer<'a, '_> {
             (SchemaRole::Input, _) | (SchemaRole::Output, true) => ChangeClass::Breaking,
             (SchemaRole::Output, false) => ChangeClass::Narrowed,
         };
-        // One field with the same schema under another name is a rename.
-        if let ([from], [to]) = (&removed[..], &added[..])
-            && is_renamed
-            && required_before.contains(from) == required_after.contains(to)
-        {
-            let class = loss_class(from);
-            let from = path.field(from);
-            let to = path.field(to);
-            let renamed = || format!("`{}` became `{}`", from.as_str(), to.as_str());
+        if let Some((from, to)) = renamed {
             // A rename counts like the loss of the old name.
-            findings.add(class, || match role {
-                SchemaRole::Input => renamed(),
-                SchemaRole::Output => format!("its output: {}", renamed()),
+            findings.add(loss_class(from), || {
+                let subject = if role == SchemaRole::Output { "its output: " } else { "" };
+                format!("{subject}`{}` became `{}`", path.field(from).as_str(), path.field(to).as_str())
             });
         } else {
             for name in removed {
-                let removed = || role.render_field_change(&format!("lost `{}`", path.field(name).as_str()));
-                findings.add(loss_class(name), removed);
+                findings.add(loss_class(name), || role.render_field_change("lost ", &path.field(name)));
             }
             for name in added {
                 // A new required argument breaks every caller; in an output, a new field harms no reader.
-                let (class, article) = match (role, required_after.contains(name)) {
-                    (SchemaRole::Input, true) => (ChangeClass::Breaking, "a required "),
-                    (SchemaRole::Input, false) => (ChangeClass::Widened, "an optional "),
-                    (SchemaRole::Output, _) => (ChangeClass::Widened, ""),
+                let (class, verb) = match (role, required_after.contains(name)) {
+                    (SchemaRole::Input, true) => (ChangeClass::Breaking, "gained a required "),
+                    (SchemaRole::Input, false) => (ChangeClass::Widened, "gained an optional "),
+                    (SchemaRole::Output, _) => (ChangeClass::Widened, "gained "),
                 };
-                findings.add(class, || {
-                    role.render_field_change(&format!("gained {article}`{}`", path.field(name).as_str()))
-                });
+                findings.add(class, || role.render_field_change(verb, &path.field(name)));
             }
         }
         // Fields that both versions have.
         for name in old_names.intersection(&new_names) {
             let field_path = path.field(name);
-            // For an input, a new obligation is breaking; for an output, a new guarantee is welcome.
-            let (is_required, class) = match (role, required_before.contains(name), required_after.contains(name)) {
-                (SchemaRole::Input, false, true) => (true, Some(ChangeClass::Breaking)),
-                (SchemaRole::Input, true, false) => (false, Some(ChangeClass::Widened)),
-                (SchemaRole::Output, false, true) => (true, Some(ChangeClass::Widened)),
-                (SchemaRole::Output, true, false) => (false, Some(ChangeClass::Narrowed)),
-                (SchemaRole::Input | SchemaRole::Output, true, true)
-                | (SchemaRole::Input | SchemaRole::Output, false, false) => (false, None),
-            };
-            if let Some(class) = class {
+            let is_required = required_after.contains(name);
+            if is_required != required_before.contains(name) {
+                // For an input, a new obligation is breaking; for an output, a new guarantee is welcome.
+                let class = match (role, is_required) {
+                    (SchemaRole::Input, true) => ChangeClass::Breaking,
+                    (SchemaRole::Input, false) | (SchemaRole::Output, true) => ChangeClass::Widened,
+                    (SchemaRole::Output, false) => ChangeClass::Narrowed,
+                };
                 self.findings.add(class, || role.render_required_change(&field_path, is_required));
             }
             // Names that are only required have no schema.
             if let (Some(old), Some(new)) = (before.get(name), after.get(name)) {
-                self.compare_nodes(old, new, &field_path, depth + 1);
+                self.compare_nodes(old, new, &field_path);
             }
         }
     }
 
     /// Compares two schemas of which a missing one accepts anything.
-    fn compare_optional_schemas(
-        &mut self,
-        old: Option<&'a Value>,
-        new: Option<&'a Value>,
-        path: &SchemaPath,
-        depth: usize,
-    ) {
+    fn compare_optional_schemas(&mut self, old: Option<&'a Value>, new: Option<&'a Value>, path: &SchemaPath) {
         match (old, new) {
             (None, None) => {}
-            (Some(old), Some(new)) => self.compare_nodes(old, new, path, depth + 1),
+            (Some(old), Some(new)) => self.compare_nodes(old, new, path),
             // `additionalProperties: true` or `items: {}` means the same as leaving it out.
             (None, Some(new)) if accepts_anything(new) => {}
             (Some(old), None) if accepts_anything(old) => {}
-            (None, Some(_)) => self.report(self.role.narrowing_class(), path, ValueChange::NoLongerAnything),
-            (Some(_), None) => self.report(self.role.widening_class(), path, ValueChange::AcceptsAnything),
+            (None, Some(_)) => self.report(self.role.narrowing_class(), path, notes::NO_LONGER_ANYTHING),
+            (Some(_), None) => self.report(self.role.widening_class(), path, notes::ACCEPTS_ANYTHING),
         }
     }
 
     /// Compares the items of an array: first those with a schema for their position, then the schema for all others.
-    pub(super) fn compare_items(
-        &mut self,
-        old: &SchemaLayers<'a>,
-        new: &SchemaLayers<'a>,
-        path: &SchemaPath,
-        depth: usize,
-    ) {
+    pub(super) fn compare_items(&mut self, old: &SchemaLayers<'a>, new: &SchemaLayers<'a>, path: &SchemaPath) {
         // Positions that only one side describes are not compared with the other's rest; the count is reported instead.
-        let ((before, old_rest), (after, new_rest)) = (item_schemas(old), item_schemas(new));
+        let (before, old_rest) = item_schemas(old);
+        let (after, new_rest) = item_schemas(new);
         // Position by position.
         for (old, new) in before.iter().zip(after) {
-            self.compare_nodes(old, new, &path.items(), depth + 1);
+            self.compare_nodes(old, new, &path.items());
         }
         if before.len() != after.len() {
             // More positions with a schema constrain more items.
             let class =
                 if before.len() < after.len() { self.role.narrowing_class() } else { self.role.widening_class() };
-            self.report_remark(
-                class,
-                path,
-                &format!("{} items are described one by one, {} before", after.len(), before.len()),
-            );
+            let text = format!("{} items are described one by one, {} before", after.len(), before.len());
+            self.report_remark(class, path, &text);
         }
-        self.compare_optional_schemas(old_rest, new_rest, &path.items(), depth);
+        self.compare_optional_schemas(old_rest, new_rest, &path.items());
     }
 
     /// Compares `additionalProperties`. `false` in any layer closes the object.
@@ -152,7 +121,6 @@ impl<'a> SchemaComparer<'a, '_> {
         old: &SchemaLayers<'a>,
         new: &SchemaLayers<'a>,
         path: &SchemaPath,
-        depth: usize,
     ) {
         // An object is closed if any of the schemas that apply at once closes it.
         let keyword = "additionalProperties";
@@ -161,11 +129,9 @@ impl<'a> SchemaComparer<'a, '_> {
         match (closed(old), closed(new)) {
             (true, true) => {}
             // The classes are the same for inputs and outputs.
-            (false, true) => self.report(ChangeClass::Narrowed, path, ValueChange::WithoutUnknownFields),
-            (true, false) => self.report(ChangeClass::Widened, path, ValueChange::WithUnknownFields),
-            (false, false) => {
-                self.compare_optional_schemas(old.get(keyword), new.get(keyword), &path.field("*"), depth)
-            }
+            (false, true) => self.report(ChangeClass::Narrowed, path, notes::NO_UNKNOWN_FIELDS),
+            (true, false) => self.report(ChangeClass::Widened, path, notes::UNKNOWN_FIELDS),
+            (false, false) => self.compare_optional_schemas(old.get(keyword), new.get(keyword), &path.field("*")),
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Notes are written to the journal and read by people, so their number is bounded here and their length where they
 //! are rendered. The class is exact, even if its note was dropped.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 
 use super::{ChangeClass, ToolComparison};
 
@@ -18,11 +18,9 @@ pub(super) struct Findings {
     notes: Vec<(ChangeClass, String)>,
     /// The same note may be found again through another reference; it is kept and counted once.
     seen_notes: HashSet<String>,
-    /// Number of kept notes by severity.
-    notes_per_class: BTreeMap<usize, usize>,
     worst: Option<ChangeClass>,
     /// Worst class since [`Findings::begin_section`].
-    worst_in_section: Option<ChangeClass>,
+    pub(super) worst_in_section: Option<ChangeClass>,
     /// Number of changes, including those whose notes were dropped.
     count: usize,
 }
@@ -38,13 +36,11 @@ impl Findings {
         if worse(self.worst_in_section) {
             self.worst_in_section = Some(class);
         }
-        let note_count = self.notes_per_class.entry(class.severity()).or_default();
-        if *note_count < MAX_NOTES {
+        if self.notes.iter().filter(|(kept, _)| *kept == class).count() < MAX_NOTES {
             let note = note();
             if !self.seen_notes.insert(note.clone()) {
                 return;
             }
-            *note_count += 1;
             self.notes.push((class, note));
         }
         self.count += 1;
@@ -53,11 +49,6 @@ impl Findings {
     /// Resets [`Findings::worst_in_section`].
     pub(super) fn begin_section(&mut self) {
         self.worst_in_section = None;
-    }
-
-    /// Returns the worst class since [`Findings::begin_section`].
-    pub(super) fn worst_in_section(&self) -> Option<ChangeClass> {
-        self.worst_in_section
     }
 
     /// Returns the result, with the most severe notes first and otherwise in the order of finding.

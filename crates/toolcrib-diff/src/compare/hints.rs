@@ -6,7 +6,7 @@
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::{ChangeClass, Findings};
+use super::{ChangeClass, Findings, parse_json};
 
 /// For each hint: its MCP name, its name in lockfiles, and the notes for a change to true and to false.
 const HINTS: [(&str, &str, &str, &str); 4] = [
@@ -23,7 +23,7 @@ pub(crate) struct EffectHints([bool; 4]);
 impl EffectHints {
     /// Reads a tool's annotations.
     pub(crate) fn from_annotations(annotations: Option<&RawValue>) -> EffectHints {
-        EffectHints::from_value(&parse_annotations(annotations))
+        EffectHints::from_value(&parse_json(annotations))
     }
 
     /// Reads parsed annotations. Hints that are not booleans count as missing.
@@ -60,14 +60,10 @@ pub(crate) fn is_hint(name: &str) -> bool {
     HINTS.iter().any(|(hint, ..)| *hint == name)
 }
 
-fn parse_annotations(annotations: Option<&RawValue>) -> Value {
-    annotations.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default()
-}
-
 /// Compares the annotations of two versions of a tool.
 pub(super) fn compare(old: Option<&RawValue>, new: Option<&RawValue>, findings: &mut Findings) {
-    let old = parse_annotations(old);
-    let new = parse_annotations(new);
+    let old = parse_json(old);
+    let new = parse_json(new);
     if old == new {
         return;
     }
@@ -79,7 +75,7 @@ pub(super) fn compare(old: Option<&RawValue>, new: Option<&RawValue>, findings: 
         findings.add(ChangeClass::Text, || "its title changed".to_owned());
     }
     // An annotation that is not known here, or a hint that states its default now.
-    if findings.worst_in_section().is_none() {
+    if findings.worst_in_section.is_none() {
         findings.add(ChangeClass::Other, || "its annotations changed".to_owned());
     }
 }

@@ -1,66 +1,25 @@
 //! Compares the keywords of one schema that constrain the value itself: `enum` and `const`, limits, and constraints
 //! that are not interpreted here. Types, fields and items are compared by `schema` and `fields`.
 //!
-//! Four tables divide the keywords: structural ones (compared elsewhere), limits (`limits`), constraints (of which only
-//! presence can be judged), and annotations (no effect on validity). A keyword in none of them belongs to an unknown
+//! There are four kinds of keywords: structural ones (compared elsewhere), limits (`LIMITS`), constraints (of which
+//! only presence can be judged), and annotations (no effect on validity). A keyword in none of them belongs to an unknown
 //! vocabulary, and its change counts as `other`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 use toolcrib_core::text::sanitize_truncated;
-use toolcrib_schema::{is_annotation, is_limit, is_vacuous};
+use toolcrib_schema::{KeywordKind, LIMITS, Limit, is_annotation, is_limit, is_vacuous, keyword_kind};
 
 use super::ChangeClass;
-use super::limits::compare_limits;
-use super::notes::{SchemaPath, SchemaRole, ValueChange};
+use super::notes::{self, SchemaPath};
+use super::schema::SchemaComparer;
 
 /// Keywords of all layers of a schema; of several layers with the same keyword, the first counts.
-pub(super) type MergedKeywords<'a> = BTreeMap<&'a str, &'a Value>;
+type MergedKeywords<'a> = BTreeMap<&'a str, &'a Value>;
 /// Listed values by their JSON text, so that two lists compare independently of their order.
 type ValuesByText<'a> = BTreeMap<String, &'a Value>;
 
-/// Keywords that reject values when present. Which of two different ones rejects more is not decidable here.
-const CONSTRAINT_KEYWORDS: [&str; 20] = [
-    "pattern",
-    "format",
-    "multipleOf",
-    "uniqueItems",
-    "not",
-    "if",
-    "then",
-    "else",
-    "contains",
-    "minContains",
-    "maxContains",
-    "dependentRequired",
-    "dependentSchemas",
-    "dependencies",
-    "patternProperties",
-    "propertyNames",
-    "unevaluatedProperties",
-    "unevaluatedItems",
-    "contentEncoding",
-    "contentMediaType",
-];
-/// Keywords that `schema`, `fields` and `alternatives` compare.
-const STRUCTURAL_KEYWORDS: [&str; 15] = [
-    "type",
-    "enum",
-    "const",
-    "properties",
-    "required",
-    "items",
-    "additionalItems",
-    "additionalProperties",
-    "prefixItems",
-    "allOf",
-    "anyOf",
-    "oneOf",
-    "$ref",
-    "nullable",
-    "discriminator",
-];
 /// Annotation keywords whose changes are not reported here. `schema` reports titles and descriptions; the others are
 /// invisible to callers.
 const UNREPORTED_ANNOTATIONS: [&str; 7] =
@@ -68,60 +27,118 @@ const UNREPORTED_ANNOTATIONS: [&str; 7] =
 /// Maximum number of values that a note lists.
 const MAX_LISTED_VALUES: usize = 5;
 
-/// Returns whether [`compare_keywords`] compares a keyword.
+/// Returns whether a keyword constrains the value itself. `schema`, `fields` and `alternatives` compare the structural
+/// ones.
 pub(super) fn is_compared(keyword: &str) -> bool {
-    !STRUCTURAL_KEYWORDS.contains(&keyword) && !is_annotation(keyword)
+    let is_structural = matches!(keyword_kind(keyword), KeywordKind::SchemaList | KeywordKind::SchemaOrList)
+        || matches!(keyword, "properties" | "required" | "additionalItems")
+        || matches!(keyword, "type" | "enum" | "const" | "$ref" | "nullable" | "discriminator")
+        || keyword == "additionalProperties";
+    !is_structural && !is_annotation(keyword)
 }
 
-/// Compares the keywords and listed values of two alternatives. Passes each change to `report` without its path, which
-/// the caller adds.
-pub(super) fn compare_keywords(
-    role: SchemaRole,
-    (old, old_values): (&MergedKeywords<'_>, Option<&ValuesByText<'_>>),
-    (new, new_values): (&MergedKeywords<'_>, Option<&ValuesByText<'_>>),
-    report: &mut impl FnMut(ChangeClass, KeywordNote),
-) {
-    // Values and limits can be ordered, so they are judged exactly; other constraints only by presence.
-    compare_enums(role, old_values, new_values, report);
-    compare_limits(role, old, new, report);
-    for (name, before, after) in changed_keywords(old, new, |name| !is_limit(name)) {
-        // A vacuous constraint such as `uniqueItems: false` counts as absent.
-        let is_effective = |value: Option<&&Value>| value.is_some_and(|value| !is_vacuous(name, value));
-        let name_text = sanitize_truncated(name, 40);
-        match (CONSTRAINT_KEYWORDS.contains(&name), is_effective(before), is_effective(after)) {
-            (true, false, false) => {}
-            (true, false, true) => {
-                report(role.narrowing_class(), KeywordNote::Remark(format!("`{name_text}` was added")))
-            }
-            (true, true, false) => {
-                report(role.widening_class(), KeywordNote::Remark(format!("`{name_text}` was dropped")))
-            }
-            // Two different patterns, say: which accepts more is unknown, so assume the worse.
-            (true, true, true) => report(ChangeClass::Narrowed, KeywordNote::Remark(format!("`{name_text}` changed"))),
-            // Keywords of newer drafts or other vocabularies.
-            (false, ..) => report(ChangeClass::Other, KeywordNote::Remark(format!("`{name_text}` changed"))),
+/// Returns whether a keyword rejects values when present. Which of two different ones rejects more is not decidable
+/// here.
+fn is_constraint(keyword: &str) -> bool {
+    let applies_schemas = matches!(keyword_kind(keyword), KeywordKind::Schema | KeywordKind::SchemaMap);
+    // Validators do not decode content, so `contentSchema` rejects nothing.
+    (applies_schemas && keyword != "contentSchema")
+        || matches!(keyword, "pattern" | "format" | "multipleOf" | "uniqueItems" | "minContains" | "maxContains")
+        || matches!(keyword, "contentEncoding" | "contentMediaType")
+}
+
+impl SchemaComparer<'_, '_> {
+    /// Compares constraints other than listed values and limits. Any other keyword is of an unknown vocabulary.
+    pub(super) fn compare_keywords(&mut self, old: &MergedKeywords<'_>, new: &MergedKeywords<'_>, path: &SchemaPath) {
+        for (name, before, after) in changed_keywords(old, new, |name| !is_limit(name)) {
+            // A vacuous constraint such as `uniqueItems: false` counts as absent.
+            let is_effective = |value: Option<&&Value>| value.is_some_and(|value| !is_vacuous(name, value));
+            let (class, change) = match (is_constraint(name), is_effective(before), is_effective(after)) {
+                (true, false, false) => continue,
+                (true, false, true) => (self.role.narrowing_class(), "was added"),
+                (true, true, false) => (self.role.widening_class(), "was dropped"),
+                // Two different patterns, say: which accepts more is unknown, so assume the worse.
+                (true, true, true) => (ChangeClass::Narrowed, "changed"),
+                // Keywords of newer drafts or other vocabularies.
+                (false, ..) => (ChangeClass::Other, "changed"),
+            };
+            self.report_remark(class, path, &format!("`{}` {change}", sanitize_truncated(name, 40)));
         }
     }
-}
 
-/// Compares annotation keywords other than titles and descriptions.
-pub(super) fn compare_annotations(
-    old: &MergedKeywords<'_>,
-    new: &MergedKeywords<'_>,
-    report: &mut impl FnMut(ChangeClass, KeywordNote),
-) {
-    for (name, before, after) in changed_keywords(old, new, |name| !UNREPORTED_ANNOTATIONS.contains(&name)) {
-        match name {
-            "examples" | "example" => report(ChangeClass::Text, KeywordNote::Remark("its examples changed".to_owned())),
-            // A default changes what a call without the argument does.
-            "default" => {
-                let value = |value: Option<&&Value>| value.map_or("none".to_owned(), |value| display_json(value));
-                report(
-                    ChangeClass::Other,
-                    KeywordNote::Remark(format!("default {} became {}", value(before), value(after))),
-                );
+    /// Compares annotation keywords other than titles and descriptions.
+    pub(super) fn compare_other_annotations(
+        &mut self,
+        old: &MergedKeywords<'_>,
+        new: &MergedKeywords<'_>,
+        path: &SchemaPath,
+    ) {
+        for (name, before, after) in changed_keywords(old, new, |name| !UNREPORTED_ANNOTATIONS.contains(&name)) {
+            match name {
+                "examples" | "example" => self.report_remark(ChangeClass::Text, path, "its examples changed"),
+                // A default changes what a call without the argument does.
+                "default" => {
+                    let value = |value: Option<&&Value>| value.map_or("none".to_owned(), |value| display_json(value));
+                    let text = format!("default {} became {}", value(before), value(after));
+                    self.report_remark(ChangeClass::Other, path, &text);
+                }
+                _ => {
+                    let text = format!("`{}` changed", sanitize_truncated(name, 40));
+                    self.report_remark(ChangeClass::Other, path, &text);
+                }
             }
-            _ => report(ChangeClass::Other, KeywordNote::Remark(format!("`{}` changed", sanitize_truncated(name, 40)))),
+        }
+    }
+
+    /// Compares the listed values. A list of which no old value is left is breaking.
+    pub(super) fn compare_enums(
+        &mut self,
+        old: Option<&ValuesByText<'_>>,
+        new: Option<&ValuesByText<'_>>,
+        path: &SchemaPath,
+    ) {
+        let narrowing = self.role.narrowing_class();
+        let widening = self.role.widening_class();
+        let (before, after) = match (old, new) {
+            (None, None) => return,
+            (None, Some(after)) => return self.report_values(narrowing, path, notes::ONLY, &list_values(after)),
+            // Values are no longer listed.
+            (Some(_), None) => return self.report(widening, path, notes::OTHER_VALUES_TOO),
+            (Some(before), Some(after)) => (before, after),
+        };
+        let removed = values_missing_from(before, after);
+        let added = values_missing_from(after, before);
+        if !removed.is_empty() {
+            let class = if removed.len() == before.len() { ChangeClass::Breaking } else { narrowing };
+            self.report_values(class, path, notes::NO_LONGER, &list_values(&removed));
+        }
+        if !added.is_empty() {
+            self.report_values(widening, path, notes::ALSO, &list_values(&added));
+        }
+    }
+
+    /// Compares numeric limits. `{"minimum": 5}` became `{"exclusiveMinimum": 5}` is a tighter limit, although neither
+    /// keyword has a counterpart on the other side; so both are reduced to one effective limit first.
+    pub(super) fn compare_limits(&mut self, old: &MergedKeywords<'_>, new: &MergedKeywords<'_>, path: &SchemaPath) {
+        // A tighter limit accepts fewer values.
+        for keywords in &LIMITS {
+            let before = Limit::tightest(keywords, |keyword| old.get(keyword).copied());
+            let after = Limit::tightest(keywords, |keyword| new.get(keyword).copied());
+            let (is_tighter, text) = match (before, after) {
+                (None, None) => continue,
+                (None, Some(limit)) => (true, format!("{} was set", display_limit(&limit))),
+                (Some(limit), None) => (false, format!("{} was dropped", limit.keyword)),
+                // The same limit written differently: 1 and 1.0.
+                (Some(before), Some(after)) if after.cmp_tightness(&before).is_eq() => continue,
+                (Some(before), Some(after)) => {
+                    // `maximum 10 became 5`, but `maximum 10 became exclusiveMaximum 5`.
+                    let is_same_keyword = before.keyword == after.keyword;
+                    let text = if is_same_keyword { display_json(after.value) } else { display_limit(&after) };
+                    (after.cmp_tightness(&before).is_gt(), format!("{} became {text}", display_limit(&before)))
+                }
+            };
+            let class = if is_tighter { self.role.narrowing_class() } else { self.role.widening_class() };
+            self.report_remark(class, path, &text);
         }
     }
 }
@@ -135,52 +152,6 @@ fn changed_keywords<'a, 'b>(
     let names: BTreeSet<&'a str> = old.keys().chain(new.keys()).copied().filter(|name| filter(name)).collect();
     let both = names.into_iter().map(|name| (name, old.get(name), new.get(name)));
     both.filter(|(_, old, new)| old != new).collect()
-}
-
-/// A change of a keyword, without its path.
-pub(super) enum KeywordNote {
-    /// Continues the path: `` `state` no longer takes `all` ``.
-    Predicate(ValueChange),
-    /// Has a subject of its own: `` `state`: maximum 10 became 5 ``.
-    Remark(String),
-}
-
-impl KeywordNote {
-    /// Renders the note with its path.
-    pub(super) fn render(&self, role: SchemaRole, path: &SchemaPath) -> String {
-        match self {
-            KeywordNote::Predicate(change) => role.render_predicate(path, change),
-            KeywordNote::Remark(text) => role.render_remark(path, text),
-        }
-    }
-}
-
-/// Compares the listed values. A list of which no old value is left is breaking.
-fn compare_enums(
-    role: SchemaRole,
-    old: Option<&ValuesByText<'_>>,
-    new: Option<&ValuesByText<'_>>,
-    report: &mut impl FnMut(ChangeClass, KeywordNote),
-) {
-    // Returns early unless both sides list values.
-    let (before, after) = match (old, new) {
-        (None, None) => return,
-        (None, Some(after)) => {
-            return report(role.narrowing_class(), KeywordNote::Predicate(ValueChange::Only(list_values(after))));
-        }
-        // Values are no longer listed.
-        (Some(_), None) => return report(role.widening_class(), KeywordNote::Predicate(ValueChange::OtherValuesToo)),
-        (Some(before), Some(after)) => (before, after),
-    };
-    let removed = values_missing_from(before, after);
-    let added = values_missing_from(after, before);
-    if !removed.is_empty() {
-        let class = if removed.len() == before.len() { ChangeClass::Breaking } else { role.narrowing_class() };
-        report(class, KeywordNote::Predicate(ValueChange::NoLonger(list_values(&removed))));
-    }
-    if !added.is_empty() {
-        report(role.widening_class(), KeywordNote::Predicate(ValueChange::Also(list_values(&added))));
-    }
 }
 
 /// Returns the values of `values` that `other` does not have.
@@ -204,6 +175,11 @@ fn display_value(value: &Value) -> String {
 }
 
 /// Renders a value as JSON of at most 40 characters. Reads no more than the first 200 bytes of a large one.
-pub(super) fn display_json(value: &Value) -> String {
+fn display_json(value: &Value) -> String {
     sanitize_truncated(&toolcrib_core::json::truncated_json(value, 200), 40)
+}
+
+/// Renders keyword and value: `maximum 10`.
+fn display_limit(limit: &Limit<'_>) -> String {
+    format!("{} {}", limit.keyword, display_json(limit.value))
 }

@@ -9,44 +9,26 @@ use toolcrib_schema::WorkBudget;
 use super::execution::TaskSupport;
 use super::hints::EffectHints;
 use super::notes::SchemaRole;
-use super::{ChangeClass, Findings, ToolComparison, compare_schema_values};
+use super::{ChangeClass, Comparison, Findings, ToolComparison};
 use crate::lockfile::ToolParts;
 
 /// Compares the stored parts of two versions. Parts without a stored schema are only known to differ.
 pub(crate) fn compare_parts(old: &ToolParts, new: &ToolParts, budget: &mut WorkBudget) -> ToolComparison {
-    let mut findings = Findings::default();
+    let mut comparison = Comparison { budget, findings: Findings::default() };
     for note in EffectHints::parse_names(&old.hints).describe_flips(EffectHints::parse_names(&new.hints)) {
-        findings.add(ChangeClass::HintFlipped, || note.to_owned());
+        comparison.findings.add(ChangeClass::HintFlipped, || note.to_owned());
     }
     if old.execution != new.execution {
-        findings.add(ChangeClass::Execution, || "its execution changed".to_owned());
+        comparison.findings.add(ChangeClass::Execution, || "its execution changed".to_owned());
     }
-    // A fingerprint tells that a schema changed, the stored normal form how.
+    // A fingerprint tells that a schema changed, the stored normal form how. A tool may have no output schema.
     if old.input != new.input {
-        compare_locked_schemas(
-            old.input_schema.as_ref(),
-            new.input_schema.as_ref(),
-            SchemaRole::Input,
-            budget,
-            &mut findings,
-        );
+        comparison.compare_locked_schemas(&old.input_schema, &new.input_schema, SchemaRole::Input);
     }
-    // A tool may have no output schema.
-    match (&old.output, &new.output) {
-        (None, None) => {}
-        (None, Some(_)) => findings.add(ChangeClass::Widened, || "gained an output schema".to_owned()),
-        (Some(_), None) => findings.add(ChangeClass::Narrowed, || "lost its output schema".to_owned()),
-        (Some(before), Some(after)) if before == after => {}
-        (Some(_), Some(_)) => {
-            compare_locked_schemas(
-                old.output_schema.as_ref(),
-                new.output_schema.as_ref(),
-                SchemaRole::Output,
-                budget,
-                &mut findings,
-            );
-        }
+    if comparison.have_both(old.output.is_some(), new.output.is_some()) && old.output != new.output {
+        comparison.compare_locked_schemas(&old.output_schema, &new.output_schema, SchemaRole::Output);
     }
+    let mut findings = comparison.findings;
     // Older lockfiles have neither `tasks` nor `rest`.
     if old.rest.is_some() {
         // A missing value means forbidden.
@@ -67,22 +49,18 @@ pub(crate) fn compare_parts(old: &ToolParts, new: &ToolParts, budget: &mut WorkB
     findings.into_comparison()
 }
 
-/// Compares the stored schemas, if both are short enough to be in a lockfile.
-fn compare_locked_schemas(
-    old: Option<&Value>,
-    new: Option<&Value>,
-    role: SchemaRole,
-    budget: &mut WorkBudget,
-    findings: &mut Findings,
-) {
-    if let (Some(old), Some(new)) = (old, new) {
-        return compare_schema_values(old.clone(), new.clone(), role, budget, findings);
+impl Comparison<'_> {
+    /// Compares the stored schemas, if both are short enough to be in a lockfile.
+    fn compare_locked_schemas(&mut self, old: &Option<Value>, new: &Option<Value>, role: SchemaRole) {
+        if let (Some(old), Some(new)) = (old, new) {
+            return self.compare_schemas(old.clone(), new.clone(), role);
+        }
+        let role = role.as_str();
+        self.findings.add(ChangeClass::Other, || {
+            format!(
+                "its {role} schema changed; it is too long to be stored in the lockfile, \
+                 run `toolcrib diff` with the store that was locked to see how"
+            )
+        });
     }
-    let role = role.as_str();
-    findings.add(ChangeClass::Other, || {
-        format!(
-            "its {role} schema changed; it is too long to be stored in the lockfile, \
-             run `toolcrib diff` with the store that was locked to see how"
-        )
-    });
 }

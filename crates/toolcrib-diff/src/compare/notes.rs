@@ -27,38 +27,42 @@ pub(super) enum SchemaRole {
     Output,
 }
 
-/// Path of a value: `filter.state`, `labels[]`; empty at the root.
+/// Path of a value, and the depth of the walk that leads to it.
 #[derive(Debug, Clone, Default)]
-pub(super) struct SchemaPath(String);
-
-/// Change of the set of accepted values.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum ValueChange {
-    /// Only these types or values are left of everything.
-    Only(String),
-    /// These types or values are no longer accepted.
-    NoLonger(String),
-    /// These types or values are accepted too.
-    Also(String),
-    /// The type is no longer restricted.
-    AnyType,
-    /// Values are no longer listed.
-    OtherValuesToo,
-    /// The old schema accepted nothing.
-    AcceptsSomething,
-    /// The new schema accepts nothing.
-    AcceptsNothing,
-    /// The schema of items or other fields was removed.
-    AcceptsAnything,
-    /// Items or other fields got a schema.
-    NoLongerAnything,
-    WithoutUnknownFields,
-    WithUnknownFields,
-    /// The budget or the depth limit ended the comparison.
-    TooLarge,
-    /// Something changed that the comparison does not interpret.
-    Unclassified,
+pub(super) struct SchemaPath {
+    /// `filter.state`, `labels[]`; empty at the root.
+    text: String,
+    pub(super) depth: usize,
 }
+
+/// Change of the set of accepted values, worded for an argument and for an output. `{}` stands for types or values.
+pub(super) type ValueChange = [&'static str; 2];
+
+/// Only these types or values are left of everything.
+pub(super) const ONLY: ValueChange = ["accepts only {} now", "is only {} now"];
+/// These types or values are no longer accepted.
+pub(super) const NO_LONGER: ValueChange = ["no longer takes {}", "is no longer {}"];
+/// These types or values are accepted too.
+pub(super) const ALSO: ValueChange = ["also takes {}", "may also be {}"];
+/// The type is no longer restricted.
+pub(super) const ANY_TYPE: ValueChange = ["accepts any type now", "may be of any type now"];
+/// Values are no longer listed.
+pub(super) const OTHER_VALUES_TOO: ValueChange = ["accepts other values too", "may have other values too"];
+/// The old schema accepted nothing.
+pub(super) const ACCEPTS_SOMETHING: ValueChange = ["accepts values now", "may be present now"];
+/// The new schema accepts nothing.
+pub(super) const ACCEPTS_NOTHING: ValueChange = ["accepts no value any more", "is never present any more"];
+/// The schema of items or other fields was removed.
+pub(super) const ACCEPTS_ANYTHING: ValueChange = ["accepts anything now", "may be anything now"];
+/// Items or other fields got a schema.
+pub(super) const NO_LONGER_ANYTHING: ValueChange = ["no longer accepts every value", "is no longer unrestricted"];
+pub(super) const NO_UNKNOWN_FIELDS: ValueChange =
+    ["no longer accepts unknown fields", "has no unknown fields any more"];
+pub(super) const UNKNOWN_FIELDS: ValueChange = ["also accepts unknown fields", "may have unknown fields too"];
+/// The budget or the depth limit ended the comparison.
+pub(super) const TOO_LARGE: ValueChange = ["is too large to be compared in full"; 2];
+/// Something changed that the comparison does not interpret.
+pub(super) const UNCLASSIFIED: ValueChange = ["changed in a way that cannot be classified"; 2];
 
 impl SchemaRole {
     pub(super) fn as_str(self) -> &'static str {
@@ -90,33 +94,34 @@ impl SchemaRole {
         match (self, path.is_root()) {
             (SchemaRole::Input, true) => format!("its arguments: {text}"),
             (SchemaRole::Output, true) => format!("its output: {text}"),
-            (SchemaRole::Input, false) => format!("`{}`: {text}", path.0),
-            (SchemaRole::Output, false) => format!("its output: `{}`: {text}", path.0),
+            (SchemaRole::Input, false) => format!("`{}`: {text}", path.text),
+            (SchemaRole::Output, false) => format!("its output: `{}`: {text}", path.text),
         }
     }
 
     /// Renders a change that continues the path or the tool's name: `also takes null`.
-    pub(super) fn render_predicate(self, path: &SchemaPath, change: &ValueChange) -> String {
-        let predicate = change.to_text(self);
+    pub(super) fn render_predicate(self, path: &SchemaPath, [input, output]: ValueChange, values: &str) -> String {
+        let predicate = match self {
+            SchemaRole::Input => input.replace("{}", values),
+            SchemaRole::Output => output.replace("{}", values),
+        };
         match (self, path.is_root()) {
             (SchemaRole::Input, true) => predicate,
             (SchemaRole::Output, true) => format!("its output {predicate}"),
-            (SchemaRole::Input, false) => format!("`{}` {predicate}", path.0),
-            (SchemaRole::Output, false) => format!("its output: `{}` {predicate}", path.0),
+            (SchemaRole::Input, false) => format!("`{}` {predicate}", path.text),
+            (SchemaRole::Output, false) => format!("its output: `{}` {predicate}", path.text),
         }
     }
 
-    /// Renders an added, removed or renamed field: ``lost `labels` ``.
-    pub(super) fn render_field_change(self, text: &str) -> String {
-        match self {
-            SchemaRole::Input => text.to_owned(),
-            SchemaRole::Output => format!("its output {text}"),
-        }
+    /// Renders an added or removed field: ``lost `labels` ``. `verb` ends with a space.
+    pub(super) fn render_field_change(self, verb: &str, field: &SchemaPath) -> String {
+        let subject = if self == SchemaRole::Output { "its output " } else { "" };
+        format!("{subject}{verb}`{}`", field.text)
     }
 
     /// Renders a field that became required or optional.
     pub(super) fn render_required_change(self, path: &SchemaPath, is_required: bool) -> String {
-        let path = &path.0;
+        let path = &path.text;
         match (self, is_required) {
             (SchemaRole::Input, true) => format!("`{path}` became required"),
             (SchemaRole::Input, false) => format!("`{path}` became optional"),
@@ -131,8 +136,8 @@ impl SchemaRole {
             (SchemaRole::Input | SchemaRole::Output, true) => {
                 format!("the {keyword} of its {} schema changed", self.as_str())
             }
-            (SchemaRole::Input, false) => format!("the {keyword} of `{}` changed", path.0),
-            (SchemaRole::Output, false) => format!("the {keyword} of `{}` in its output changed", path.0),
+            (SchemaRole::Input, false) => format!("the {keyword} of `{}` changed", path.text),
+            (SchemaRole::Output, false) => format!("the {keyword} of `{}` in its output changed", path.text),
         }
     }
 }
@@ -142,58 +147,27 @@ impl SchemaPath {
     /// fields.
     pub(super) fn field(&self, name: &str) -> SchemaPath {
         let dot = if self.is_root() { "" } else { "." };
-        SchemaPath(sanitize_truncated(&format!("{}{dot}{}", self.0, sanitize_truncated(name, 60)), 120))
+        let text = sanitize_truncated(&format!("{}{dot}{}", self.text, sanitize_truncated(name, 60)), 120);
+        SchemaPath { text, depth: self.depth + 1 }
     }
 
     /// Returns the path of the items of an array.
     pub(super) fn items(&self) -> SchemaPath {
-        SchemaPath(format!("{}[]", self.0))
+        SchemaPath { text: format!("{}[]", self.text), depth: self.depth + 1 }
+    }
+
+    /// Returns the path of alternatives of the same value, one level deeper.
+    pub(super) fn alternatives(&self) -> SchemaPath {
+        SchemaPath { text: self.text.clone(), depth: self.depth + 1 }
     }
 
     pub(super) fn as_str(&self) -> &str {
-        &self.0
+        &self.text
     }
 
     /// Returns whether the path is that of the whole value.
     fn is_root(&self) -> bool {
-        self.0.is_empty()
-    }
-}
-
-impl ValueChange {
-    /// Returns the predicate in the wording of the role.
-    fn to_text(&self, role: SchemaRole) -> String {
-        let (for_input, for_output) = match self {
-            ValueChange::Only(values) => (format!("accepts only {values} now"), format!("is only {values} now")),
-            ValueChange::NoLonger(values) => (format!("no longer takes {values}"), format!("is no longer {values}")),
-            ValueChange::Also(values) => (format!("also takes {values}"), format!("may also be {values}")),
-            ValueChange::AnyType => ("accepts any type now".into(), "may be of any type now".into()),
-            ValueChange::OtherValuesToo => ("accepts other values too".into(), "may have other values too".into()),
-            ValueChange::AcceptsSomething => ("accepts values now".into(), "may be present now".into()),
-            ValueChange::AcceptsNothing => ("accepts no value any more".into(), "is never present any more".into()),
-            ValueChange::AcceptsAnything => ("accepts anything now".into(), "may be anything now".into()),
-            ValueChange::NoLongerAnything => {
-                ("no longer accepts every value".into(), "is no longer unrestricted".into())
-            }
-            ValueChange::WithoutUnknownFields => {
-                ("no longer accepts unknown fields".into(), "has no unknown fields any more".into())
-            }
-            ValueChange::WithUnknownFields => {
-                ("also accepts unknown fields".into(), "may have unknown fields too".into())
-            }
-            ValueChange::TooLarge => {
-                let both = "is too large to be compared in full";
-                (both.into(), both.into())
-            }
-            ValueChange::Unclassified => {
-                let both = "changed in a way that cannot be classified";
-                (both.into(), both.into())
-            }
-        };
-        match role {
-            SchemaRole::Input => for_input,
-            SchemaRole::Output => for_output,
-        }
+        self.text.is_empty()
     }
 }
 

@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, HashMap};
 use toolcrib_core::delta::ToolRename;
 use toolcrib_core::error::Result;
 use toolcrib_core::fingerprint::Fingerprint;
-use toolcrib_core::manifest::{PackedManifest, PackedTool};
+use toolcrib_core::manifest::PackedManifest;
 use toolcrib_core::tool::{Tool, ToolNote};
 
 use super::canonical_json;
@@ -63,16 +63,13 @@ pub fn likely_renames(
                 break;
             }
             let new = &added_tools[to];
-            let similarity = name_similarity(&old.name, &added_tools[to].name);
-            let is_same = old.combined.is_some() && old.combined == new.combined;
+            let similarity = name_similarity(&old.name, &new.name);
+            let shared = old.combined.filter(|combined| new.combined == Some(*combined));
             // If schema and description are the same, names need not be similar, unless another tool has both too.
-            let is_certain = is_same
-                && old
-                    .combined
-                    .is_some_and(|combined| common_before.is_unique(&combined) && common_after.is_unique(&combined));
+            let is_certain = shared.is_some_and(|both| common_before.is_unique(&both) && common_after.is_unique(&both));
             if is_certain || similarity >= MIN_NAME_SIMILARITY {
                 // A pair that shares schema and description ranks before every pair that shares one of them.
-                pairs.push((similarity + if is_same { 1.0 } else { 0.0 }, from, to));
+                pairs.push((similarity + if shared.is_some() { 1.0 } else { 0.0 }, from, to));
             }
         }
     }
@@ -90,10 +87,8 @@ fn select_pairs(
     let mut used_new = BTreeSet::new();
     let mut renames = Vec::new();
     for (_, from, to) in pairs {
-        // Both tools are still free.
-        if !used_old.contains(&from) && !used_new.contains(&to) {
-            used_old.insert(from);
-            used_new.insert(to);
+        let is_free = !used_old.contains(&from) && !used_new.contains(&to);
+        if is_free && used_old.insert(from) && used_new.insert(to) {
             renames.push(ToolRename { from: removed_tools[from].name.clone(), to: added_tools[to].name.clone() });
         }
     }
@@ -112,15 +107,11 @@ struct ToolTraits {
     combined: Option<Fingerprint>,
 }
 
-/// Finds a tool by name. Tools of a list are sorted by name.
-fn find_tool<'a>(packed: &'a PackedManifest, name: &String) -> Option<&'a PackedTool> {
-    let matching = packed.tools.binary_search_by(|tool| tool.name.cmp(name)).ok()?;
-    packed.tools.get(matching)
-}
-
+/// Returns the traits of the tools with these names.
 fn collect_traits(packed: &PackedManifest, names: &[String]) -> Result<Vec<ToolTraits>> {
-    let matching = names.iter().filter_map(|name| find_tool(packed, name));
-    matching.map(|stored| Ok(ToolTraits::from_tool(&packed.tool(stored)?))).collect()
+    // Tools of a list are sorted by name.
+    let positions = names.iter().filter_map(|name| packed.tools.binary_search_by(|tool| tool.name.cmp(name)).ok());
+    positions.map(|position| Ok(ToolTraits::from_tool(&packed.tool(&packed.tools[position])?))).collect()
 }
 
 impl ToolTraits {

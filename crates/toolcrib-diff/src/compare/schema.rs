@@ -11,13 +11,13 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde_json::{Map, Value};
 use toolcrib_schema::{
-    Alternative, KEYWORDS_PER_NODE, MAX_ALTERNATIVES, SchemaLayers, WorkBudget, alternatives, alternatives_of_any,
-    array_keyword, is_annotation,
+    Alternative, KEYWORDS_PER_NODE, KeywordKind, MAX_ALTERNATIVES, SchemaLayers, WorkBudget, alternatives,
+    alternatives_of_any, array_keyword, is_annotation,
 };
 
 use super::keywords;
-use super::notes::{SchemaPath, SchemaRole, ValueChange, describe_types};
-use super::{ChangeClass, Findings};
+use super::notes::{self, SchemaPath, SchemaRole, ValueChange, describe_types};
+use super::{ChangeClass, Comparison, Findings};
 
 /// The keywords of one schema.
 type Keywords = Map<String, Value>;
@@ -32,15 +32,14 @@ pub(super) fn compare_schemas(
     old: &Value,
     new: &Value,
     role: SchemaRole,
-    budget: &mut WorkBudget,
-    findings: &mut Findings,
+    comparison: &mut Comparison<'_>,
 ) -> Option<String> {
     let mut comparer = SchemaComparer {
         old_root: old,
         new_root: new,
         role,
-        budget,
-        findings,
+        budget: comparison.budget,
+        findings: &mut comparison.findings,
         visited_nodes: HashSet::new(),
         visited_alternatives: HashSet::new(),
         equal_values: HashMap::new(),
@@ -48,7 +47,7 @@ pub(super) fn compare_schemas(
         unclassified: None,
         definitions_differ: None,
     };
-    comparer.compare_nodes(old, new, &SchemaPath::default(), 0);
+    comparer.compare_nodes(old, new, &SchemaPath::default());
     comparer.unclassified
 }
 
@@ -76,8 +75,8 @@ pub(super) struct SchemaComparer<'a, 'b> {
 
 impl<'a> SchemaComparer<'a, '_> {
     /// Compares two schemas at the same path.
-    pub(super) fn compare_nodes(&mut self, old: &'a Value, new: &'a Value, path: &SchemaPath, depth: usize) {
-        if depth > MAX_COMPARE_DEPTH || !self.budget.spend(1) {
+    pub(super) fn compare_nodes(&mut self, old: &'a Value, new: &'a Value, path: &SchemaPath) {
+        if path.depth > MAX_COMPARE_DEPTH || !self.budget.spend(1) {
             return self.report_too_large(path);
         }
         // Values live as long as the comparison, so addresses identify them.
@@ -96,7 +95,7 @@ impl<'a> SchemaComparer<'a, '_> {
                 || alternatives.iter().any(|alternative| alternative.layers.is_truncated)
         };
         if is_truncated(&old_alternatives) || is_truncated(&new_alternatives) {
-            self.compare_truncated(&[old], &[new], path);
+            self.compare_by_normal_form(KeywordKind::Schema, &[old], &[new], path);
         }
         let before = SchemaLayers::collect(self.old_root, old, self.budget);
         let after = SchemaLayers::collect(self.new_root, new, self.budget);
@@ -105,67 +104,55 @@ impl<'a> SchemaComparer<'a, '_> {
             let has_switched = |old, new| before.get(old).is_some() && after.get(new).is_some();
             let switched = has_switched("anyOf", "oneOf") || has_switched("oneOf", "anyOf");
             if before.is_truncated || after.is_truncated || switched {
-                self.compare_truncated(&[old], &[new], path);
+                self.compare_by_normal_form(KeywordKind::Schema, &[old], &[new], path);
             }
             self.compare_annotations(&before, &after, path);
         }
-        self.compare_alternatives(old_alternatives, new_alternatives, path, depth);
+        self.compare_alternatives(&old_alternatives, &new_alternatives, path);
     }
 
     /// Reports once that the comparison is incomplete.
     fn report_too_large(&mut self, path: &SchemaPath) {
         if !std::mem::replace(&mut self.reported_too_large, true) {
-            self.report(ChangeClass::Other, path, ValueChange::TooLarge);
+            self.report(ChangeClass::Other, path, notes::TOO_LARGE);
         }
     }
 
     /// Compares two sets of alternatives. `anyOf` beside other keywords recurses here without visiting a node, so the
     /// depth is checked again.
-    fn compare_alternatives(
-        &mut self,
-        old: Vec<Alternative<'a>>,
-        new: Vec<Alternative<'a>>,
-        path: &SchemaPath,
-        depth: usize,
-    ) {
-        if depth > MAX_COMPARE_DEPTH {
+    fn compare_alternatives(&mut self, old: &[Alternative<'a>], new: &[Alternative<'a>], path: &SchemaPath) {
+        if path.depth > MAX_COMPARE_DEPTH {
             return self.report_too_large(path);
         }
-        match (&old[..], &new[..]) {
+        match (old, new) {
             // No alternative: a schema that accepts no value, such as `false`.
             ([], []) => {}
-            ([], _) => self.report(ChangeClass::Widened, path, ValueChange::AcceptsSomething),
-            (_, []) => self.report(ChangeClass::Breaking, path, ValueChange::AcceptsNothing),
-            ([only_old], [only_new]) => self.compare_pair(only_old, only_new, path, depth),
-            _ => self.match_alternatives(old, new, path, depth),
+            ([], _) => self.report(ChangeClass::Widened, path, notes::ACCEPTS_SOMETHING),
+            (_, []) => self.report(ChangeClass::Breaking, path, notes::ACCEPTS_NOTHING),
+            ([only_old], [only_new]) => self.compare_pair(only_old, only_new, path),
+            _ => self.match_alternatives(old, new, path),
         }
     }
 
     /// Matches alternatives with each other by the rules below, in order, and compares the matched pairs.
-    fn match_alternatives(
-        &mut self,
-        old: Vec<Alternative<'a>>,
-        new: Vec<Alternative<'a>>,
-        path: &SchemaPath,
-        depth: usize,
-    ) {
+    fn match_alternatives(&mut self, old: &[Alternative<'a>], new: &[Alternative<'a>], path: &SchemaPath) {
         let accepts_any = |alternatives: &[Alternative<'a>]| {
             alternatives.iter().any(|alternative| alternative.type_name.is_none() && alternative.is_unconstrained())
         };
         // An alternative that accepts everything makes the others irrelevant.
-        match (accepts_any(&old), accepts_any(&new)) {
+        match (accepts_any(old), accepts_any(new)) {
             // Both accept everything, whatever the other alternatives say.
             (true, true) => return,
-            (true, false) => return self.report_narrowed_to(&new, path),
-            (false, true) => return self.report(self.role.widening_class(), path, ValueChange::AnyType),
+            (true, false) => return self.report_narrowed_to(new, path),
+            (false, true) => return self.report(self.role.widening_class(), path, notes::ANY_TYPE),
             (false, false) => {}
         }
         let texts = |alternatives: &[Alternative<'a>], budget: &mut WorkBudget| -> Vec<String> {
             alternatives.iter().map(|alternative| alternative.to_text(budget)).collect()
         };
         // Built once, because the first rule below compares them pairwise.
-        let old_texts = texts(&old, self.budget);
-        let new_texts = texts(&new, self.budget);
+        let old_texts = texts(old, self.budget);
+        let new_texts = texts(new, self.budget);
         let mut unmatched_old: Vec<usize> = (0..old.len()).collect();
         let mut unmatched_new: Vec<usize> = (0..new.len()).collect();
         let mut pairs: Vec<(usize, usize)> = Vec::new();
@@ -195,7 +182,7 @@ impl<'a> SchemaComparer<'a, '_> {
             });
         }
         for (from, to) in &pairs {
-            self.compare_pair(&old[*from], &new[*to], path, depth);
+            self.compare_pair(&old[*from], &new[*to], path);
         }
         // An unmatched alternative that another one covers is neither a loss nor a gain.
         unmatched_old.retain(|from| !new.iter().any(|alternative| alternative.covers(&old[*from])));
@@ -210,10 +197,10 @@ impl<'a> SchemaComparer<'a, '_> {
             }
             (_, none_removed, none_added) => {
                 if !none_removed {
-                    self.report(self.role.narrowing_class(), path, ValueChange::NoLonger(removed));
+                    self.report_values(self.role.narrowing_class(), path, notes::NO_LONGER, &removed);
                 }
                 if !none_added {
-                    self.report(self.role.widening_class(), path, ValueChange::Also(added));
+                    self.report_values(self.role.widening_class(), path, notes::ALSO, &added);
                 }
             }
         }
@@ -230,11 +217,11 @@ impl<'a> SchemaComparer<'a, '_> {
             }
             None => describe_types(alternatives.iter()),
         };
-        self.report(self.role.narrowing_class(), path, ValueChange::Only(description));
+        self.report_values(self.role.narrowing_class(), path, notes::ONLY, &description);
     }
 
     /// Compares an old alternative with the new one it was matched with.
-    fn compare_pair(&mut self, old: &Alternative<'a>, new: &Alternative<'a>, path: &SchemaPath, depth: usize) {
+    fn compare_pair(&mut self, old: &Alternative<'a>, new: &Alternative<'a>, path: &SchemaPath) {
         // Annotations of the node itself were compared before it was split.
         if old.has_own_schema && new.has_own_schema {
             self.compare_annotations(&old.layers, &new.layers, path);
@@ -253,14 +240,14 @@ impl<'a> SchemaComparer<'a, '_> {
             // The values imply the type; their comparison reports the change.
             (None, Some(_)) if new.values.is_some() => {}
             (None, Some(_)) => self.report_narrowed_to(std::slice::from_ref(new), path),
-            (Some(_), None) => self.report(self.role.widening_class(), path, ValueChange::AnyType),
+            (Some(_), None) => self.report(self.role.widening_class(), path, notes::ANY_TYPE),
             // Listed values are compared one by one, whatever their type is called.
             (Some("integer"), Some("number")) | (Some("number"), Some("integer")) if both_enums => {}
             (Some("integer"), Some("number")) => {
-                self.report(self.role.widening_class(), path, ValueChange::Also("number".to_owned()))
+                self.report_values(self.role.widening_class(), path, notes::ALSO, "number")
             }
             (Some("number"), Some("integer")) => {
-                self.report(self.role.narrowing_class(), path, ValueChange::NoLonger("number".to_owned()))
+                self.report_values(self.role.narrowing_class(), path, notes::NO_LONGER, "number")
             }
             (Some(_), Some(_)) => {
                 let before = describe_types([old]);
@@ -268,11 +255,11 @@ impl<'a> SchemaComparer<'a, '_> {
                 return self.report_remark(ChangeClass::Breaking, path, &format!("{before} became {after}"));
             }
         }
-        self.compare_constraints(old, new, path, depth);
+        self.compare_constraints(old, new, path);
     }
 
     /// Compares everything but the type of two matched alternatives.
-    fn compare_constraints(&mut self, old: &Alternative<'a>, new: &Alternative<'a>, path: &SchemaPath, depth: usize) {
+    fn compare_constraints(&mut self, old: &Alternative<'a>, new: &Alternative<'a>, path: &SchemaPath) {
         // Charge everything that is compared below: keywords, fields, required names and values.
         let size = |alternative: &Alternative<'a>| -> usize {
             let layers = alternative.layers.maps.iter();
@@ -292,14 +279,10 @@ impl<'a> SchemaComparer<'a, '_> {
         self.remove_visited(&mut before, &mut after);
         self.compare_referenced_schemas(&before, &after, path);
         self.compare_repeated(&old.layers, &new.layers, path);
-        // Borrow the findings apart from `self`, which the closures below could not borrow as a whole.
-        let role = self.role;
-        let findings = &mut *self.findings;
-        let old_side = (&before, old.values.as_ref());
-        let new_side = (&after, new.values.as_ref());
-        keywords::compare_keywords(role, old_side, new_side, &mut |class, note| {
-            findings.add(class, || note.render(role, path));
-        });
+        // Values and limits can be ordered, so they are judged exactly; other constraints only by presence.
+        self.compare_enums(old.values.as_ref(), new.values.as_ref(), path);
+        self.compare_limits(&before, &after, path);
+        self.compare_keywords(&before, &after, path);
         // References that cannot be resolved are compared by their text.
         match (old.layers.unresolved_reference, new.layers.unresolved_reference) {
             (None, None) => {}
@@ -307,9 +290,9 @@ impl<'a> SchemaComparer<'a, '_> {
             (Some(_), _) | (None, Some(_)) => self.report_remark(ChangeClass::Other, path, "`$ref` changed"),
         }
         // Parts of the value.
-        self.compare_fields(&old.layers, &new.layers, path, depth);
-        self.compare_items(&old.layers, &new.layers, path, depth);
-        self.compare_additional_properties(&old.layers, &new.layers, path, depth);
+        self.compare_fields(&old.layers, &new.layers, path);
+        self.compare_items(&old.layers, &new.layers, path);
+        self.compare_additional_properties(&old.layers, &new.layers, path);
         // Alternatives beside other keywords, which are not alternatives of the whole schema.
         for keyword in ["anyOf", "oneOf"] {
             let before = array_keyword_in_layers(&old.layers, keyword);
@@ -323,9 +306,11 @@ impl<'a> SchemaComparer<'a, '_> {
                     let before = alternatives_of_any(self.old_root, old, self.budget);
                     let after = alternatives_of_any(self.new_root, new, self.budget);
                     if before.len() >= MAX_ALTERNATIVES || after.len() >= MAX_ALTERNATIVES {
-                        self.compare_truncated(&old.iter().collect::<Vec<_>>(), &new.iter().collect::<Vec<_>>(), path);
+                        let old: Vec<&Value> = old.iter().collect();
+                        let new: Vec<&Value> = new.iter().collect();
+                        self.compare_by_normal_form(KeywordKind::Schema, &old, &new, path);
                     }
-                    self.compare_alternatives(before, after, path, depth + 1);
+                    self.compare_alternatives(&before, &after, &path.alternatives());
                 }
             }
         }
@@ -352,15 +337,12 @@ impl<'a> SchemaComparer<'a, '_> {
         let mut new = new.merge(is_annotation);
         self.remove_visited(&mut old, &mut new);
         let role = self.role;
-        let findings = &mut *self.findings;
         for keyword in ["title", "description"] {
             if old.get(keyword) != new.get(keyword) {
-                findings.add(ChangeClass::Text, || role.render_text_change(path, keyword));
+                self.findings.add(ChangeClass::Text, || role.render_text_change(path, keyword));
             }
         }
-        keywords::compare_annotations(&old, &new, &mut |class, note| {
-            findings.add(class, || note.render(role, path));
-        });
+        self.compare_other_annotations(&old, &new, path);
     }
 
     /// Returns whether two values are equal, and remembers the answer.
@@ -370,8 +352,13 @@ impl<'a> SchemaComparer<'a, '_> {
 
     /// Adds a change that continues the path.
     pub(super) fn report(&mut self, class: ChangeClass, path: &SchemaPath, change: ValueChange) {
+        self.report_values(class, path, change, "");
+    }
+
+    /// Adds a change that continues the path and lists types or values.
+    pub(super) fn report_values(&mut self, class: ChangeClass, path: &SchemaPath, change: ValueChange, values: &str) {
         let role = self.role;
-        self.findings.add(class, || role.render_predicate(path, &change));
+        self.findings.add(class, || role.render_predicate(path, change, values));
     }
 
     /// Adds a change with a subject of its own.

@@ -11,7 +11,7 @@ use serde_json::Value;
 use toolcrib_schema::{KeywordKind, NormalForm, SchemaLayers, is_annotation, keyword_kind};
 
 use super::ChangeClass;
-use super::notes::{SchemaPath, ValueChange};
+use super::notes::{self, SchemaPath};
 use super::schema::SchemaComparer;
 
 /// Keywords that the walk compares in all layers, or that are compared field by field here.
@@ -37,7 +37,7 @@ impl<'a> SchemaComparer<'a, '_> {
             if new.get(name) != Some(before) || !(keyword_kind(name) == KeywordKind::Reference || has_reference()) {
                 continue;
             }
-            let Some((before, after)) = self.normal_forms(keyword_kind(name), (&[before], &[before])) else {
+            let Some((before, after)) = self.normal_forms(keyword_kind(name), &[before], &[before]) else {
                 return self.mark_unclassified(path);
             };
             if before.is_complete && after.is_complete && !before.is_equivalent(&after) {
@@ -55,16 +55,11 @@ impl<'a> SchemaComparer<'a, '_> {
             return;
         }
         for (name, before, after) in repeated_names(&keyword_values(old), &keyword_values(new)) {
-            self.compare_by_normal_form(keyword_kind(name), (&before, &after), path);
+            self.compare_by_normal_form(keyword_kind(name), &before, &after, path);
         }
         for (name, before, after) in repeated_names(&field_values(old), &field_values(new)) {
-            self.compare_by_normal_form(KeywordKind::Schema, (&before, &after), &path.field(name));
+            self.compare_by_normal_form(KeywordKind::Schema, &before, &after, &path.field(name));
         }
-    }
-
-    /// Compares schemas that exceeded the limits of layers or alternatives.
-    pub(super) fn compare_truncated(&mut self, old: &[&'a Value], new: &[&'a Value], path: &SchemaPath) {
-        self.compare_by_normal_form(KeywordKind::Schema, (old, new), path);
     }
 
     /// Checks a reference that both sides have and that cannot be resolved, such as an anchor. Its meaning may have
@@ -83,12 +78,19 @@ impl<'a> SchemaComparer<'a, '_> {
     }
 
     /// Compares normal forms, and keeps a note unless they are equivalent.
-    fn compare_by_normal_form(&mut self, kind: KeywordKind, values: (&[&'a Value], &[&'a Value]), path: &SchemaPath) {
+    pub(super) fn compare_by_normal_form(
+        &mut self,
+        kind: KeywordKind,
+        old: &[&'a Value],
+        new: &[&'a Value],
+        path: &SchemaPath,
+    ) {
         // One note is enough.
         if self.unclassified.is_some() {
             return;
         }
-        let is_equivalent = self.normal_forms(kind, values).is_some_and(|(before, after)| before.is_equivalent(&after));
+        let forms = self.normal_forms(kind, old, new);
+        let is_equivalent = forms.is_some_and(|(before, after)| before.is_equivalent(&after));
         if !is_equivalent {
             self.mark_unclassified(path);
         }
@@ -99,7 +101,8 @@ impl<'a> SchemaComparer<'a, '_> {
     fn normal_forms(
         &mut self,
         kind: KeywordKind,
-        (old, new): (&[&'a Value], &[&'a Value]),
+        old: &[&'a Value],
+        new: &[&'a Value],
     ) -> Option<(NormalForm, NormalForm)> {
         if self.budget.is_exhausted() {
             return None;
@@ -113,7 +116,7 @@ impl<'a> SchemaComparer<'a, '_> {
     /// Keeps a note about the first such difference.
     fn mark_unclassified(&mut self, path: &SchemaPath) {
         let role = self.role;
-        self.unclassified.get_or_insert_with(|| role.render_predicate(path, &ValueChange::Unclassified));
+        self.unclassified.get_or_insert_with(|| role.render_predicate(path, notes::UNCLASSIFIED, ""));
     }
 }
 

@@ -5,42 +5,22 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
 use serde_json::value::RawValue;
 use toolcrib_core::source::SourceId;
 
 /// Line numbers of a lockfile, counted from 1.
 #[derive(Debug, Clone, Default)]
 pub struct LockfileLines {
-    sources: BTreeMap<String, SourceLines>,
+    /// Line of each source, and of each of its tools.
+    sources: BTreeMap<String, (usize, BTreeMap<String, usize>)>,
 }
 
-/// Lines of one source and its tools.
-#[derive(Debug, Clone)]
-struct SourceLines {
-    /// Line of the source itself.
-    line: usize,
-    tools: BTreeMap<String, usize>,
-}
-
-/// The sources of a lockfile as slices of its text.
-#[derive(Deserialize)]
-struct LockfileDocument<'a> {
-    #[serde(borrow, default)]
-    sources: BTreeMap<String, &'a RawValue>,
-}
-
-/// The tools of a source as slices of its text.
-#[derive(Deserialize)]
-struct LockfileSource<'a> {
-    #[serde(borrow, default)]
-    tools: BTreeMap<String, &'a RawValue>,
-}
+/// The members of a JSON object as slices of its text.
+type RawMembers<'a> = BTreeMap<String, &'a RawValue>;
 
 impl LockfileLines {
     /// Indexes the text of a lockfile. Text that is none has no lines.
     pub fn parse(text: &str) -> LockfileLines {
-        let Ok(document) = serde_json::from_str::<LockfileDocument<'_>>(text) else { return LockfileLines::default() };
         let line_ends: Vec<usize> = text.match_indices('\n').map(|(offset, _)| offset).collect();
         // Borrowed raw values are slices of `text`, so their addresses yield their offsets. The name precedes the
         // value.
@@ -50,17 +30,21 @@ impl LockfileLines {
             1 + line_ends.partition_point(|line_end| *line_end < name_end)
         };
         let source_lines = |(id, source): (String, &RawValue)| {
-            let tools =
-                serde_json::from_str::<LockfileSource<'_>>(source.get()).map(|source| source.tools).unwrap_or_default();
-            let tools = tools.into_iter().map(|(name, tool)| (name, line(tool))).collect();
-            (id, SourceLines { line: line(source), tools })
+            let tools = members_of(source.get(), "tools");
+            (id, (line(source), tools.into_iter().map(|(name, tool)| (name, line(tool))).collect()))
         };
-        LockfileLines { sources: document.sources.into_iter().map(source_lines).collect() }
+        LockfileLines { sources: members_of(text, "sources").into_iter().map(source_lines).collect() }
     }
 
     /// Returns the line of a tool, else of its source, else 1.
     pub fn find_line(&self, source: &SourceId, tool: &str) -> usize {
-        let Some(source_lines) = self.sources.get(source.as_str()) else { return 1 };
-        source_lines.tools.get(tool).copied().unwrap_or(source_lines.line)
+        let Some((line, tools)) = self.sources.get(source.as_str()) else { return 1 };
+        tools.get(tool).copied().unwrap_or(*line)
     }
+}
+
+/// Returns the members of the object under `key`; none if there is no such object.
+fn members_of<'a>(object: &'a str, key: &str) -> RawMembers<'a> {
+    let object: RawMembers<'a> = serde_json::from_str(object).unwrap_or_default();
+    object.get(key).and_then(|member| serde_json::from_str(member.get()).ok()).unwrap_or_default()
 }

@@ -11,14 +11,16 @@
 //! ```
 
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use toolcrib_core::execution::ExecutionSpec;
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::tool::Tool;
 use toolcrib_schema::{NormalForm, WorkBudget};
 
-use crate::compare::{EXECUTION_FIELD, EffectHints, TaskSupport, is_hint, original_description, original_title};
+use crate::compare::{
+    EXECUTION_FIELD, EffectHints, TaskSupport, input_schema, is_hint, original_description, original_title,
+    output_schema, parse_json,
+};
 
 /// Fingerprints of the parts of a tool. The field names are the keys of the lockfile.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -60,35 +62,21 @@ const VERBATIM_PREFIX: &str = "=";
 
 impl ToolParts {
     /// Computes the parts of a tool. All tools of a list share a budget; once it is spent, schemas get a verbatim
-    /// fingerprint.
-    pub fn from_tool(tool: &Tool, budget: &mut WorkBudget) -> ToolParts {
-        ToolParts::from_tool_comparable_to(tool, None, budget)
-    }
-
-    /// Computes the parts of a tool for comparison with `other`: with verbatim fingerprints where `other` has them.
-    /// Fingerprints of different kinds would never be equal, and each tool would look changed.
-    pub(crate) fn from_tool_comparable_to(
-        tool: &Tool,
-        other: Option<&ToolParts>,
-        budget: &mut WorkBudget,
-    ) -> ToolParts {
+    /// fingerprint. For comparison with `other`, they get one where `other` has one as well: fingerprints of different
+    /// kinds would never be equal, and each tool would look changed.
+    pub fn from_tool(tool: &Tool, other: Option<&ToolParts>, budget: &mut WorkBudget) -> ToolParts {
         let mut texts = vec![original_title(tool).unwrap_or_default(), original_description(tool).unwrap_or_default()];
-        // The full input schema, where the listed one was pruned.
         let spec = tool.parse_execution_spec();
-        let full = spec.as_ref().and_then(|spec| spec.input_schema.as_deref());
-        let listed = tool.original.get("inputSchema").unwrap_or(&tool.listing.input_schema);
-        let (input, input_schema) =
-            normalize_schema(full.unwrap_or(listed), other.map(|other| other.input.as_str()), budget, &mut texts);
-        // Tools of OpenAPI documents have their output schema in the specification only.
-        let from_spec = spec.as_ref().and_then(|spec| spec.output_schema.as_deref());
-        let output = tool.output_schema.as_deref().or(from_spec);
+        let other_input = other.map(|other| other.input.as_str());
+        let input = parse_json(input_schema(tool, spec.as_ref()));
+        let (input, input_schema) = normalize_schema(input, other_input, budget, &mut texts);
         let other_output = other.and_then(|other| other.output.as_deref());
-        let output = output.map(|output| normalize_schema(output, other_output, budget, &mut texts));
-        let (output, output_schema) =
-            output.map_or((None, None), |(output, output_schema)| (Some(output), output_schema));
+        let output = output_schema(tool, spec.as_ref())
+            .map(|output| normalize_schema(parse_json(Some(output)), other_output, budget, &mut texts));
+        let (output, output_schema) = output.unzip();
         let execution = spec.as_ref().and_then(|spec| serde_json::to_value(&spec.execution).ok());
         // A title among the annotations counts as text, not as a change of annotations.
-        let mut annotations: Value = tool.listing.annotations.as_deref().map(parse_json).unwrap_or_default();
+        let mut annotations = parse_json(tool.listing.annotations.as_deref());
         if let Some(Value::String(title)) = annotations.as_object_mut().and_then(|object| object.shift_remove("title"))
         {
             texts.push(title);
@@ -98,11 +86,11 @@ impl ToolParts {
             input,
             output,
             hints: EffectHints::from_annotations(tool.listing.annotations.as_deref()).true_names(),
-            execution: execution.as_ref().map(|execution| short_fingerprint(&sort_keys(execution))),
+            execution: execution.map(|execution| short_fingerprint(&sort_keys(execution))),
             tasks: TaskSupport::from_tool(tool).name().map(str::to_owned),
             rest: Some(fingerprint_rest(tool, annotations, spec.as_ref())),
             input_schema,
-            output_schema,
+            output_schema: output_schema.flatten(),
         }
     }
 
@@ -126,20 +114,19 @@ impl ToolParts {
 /// Returns the fingerprint of a schema's normal form, and the form itself if it is short. Appends the texts of the
 /// schema to `texts`, in the order of its sorted keys.
 fn normalize_schema(
-    schema: &RawValue,
+    schema: Value,
     other: Option<&str>,
     budget: &mut WorkBudget,
     texts: &mut Vec<String>,
 ) -> (String, Option<Value>) {
-    let value = parse_json(schema);
-    let sorted = sort_keys(&value);
+    let sorted = sort_keys(schema.clone());
     collect_texts(&sorted, SchemaKeys::Keywords, texts);
     // The texts are collected in any case: the budget bounds normalisation only.
     let verbatim = || (format!("{VERBATIM_PREFIX}{}", short_fingerprint(&sorted)), None);
     if budget.is_exhausted() || other.is_some_and(|other| other.starts_with(VERBATIM_PREFIX)) {
         return verbatim();
     }
-    let form = NormalForm::with_budget(&value, budget);
+    let form = NormalForm::with_budget(&schema, budget);
     if !form.is_complete {
         return verbatim();
     }
@@ -158,7 +145,7 @@ fn fingerprint_rest(tool: &Tool, mut annotations: Value, spec: Option<&Execution
     }
     let mut fields = Map::new();
     for (name, value) in tool.extra.iter() {
-        let mut value = parse_json(value);
+        let mut value = parse_json(Some(value));
         if let (EXECUTION_FIELD, Value::Object(execution)) = (name, &mut value) {
             execution.shift_remove("taskSupport");
             if execution.is_empty() {
@@ -169,12 +156,7 @@ fn fingerprint_rest(tool: &Tool, mut annotations: Value, spec: Option<&Execution
     }
     let annotations = if annotations == json!({}) { Value::Null } else { annotations };
     let (tags, deprecated) = spec.map(|spec| (&spec.tags, spec.deprecated)).unzip();
-    short_fingerprint(&sort_keys(&json!([annotations, fields, tags, deprecated])))
-}
-
-/// Parses a value that is known to be JSON.
-fn parse_json(raw: &RawValue) -> Value {
-    serde_json::from_str(raw.get()).unwrap_or_default()
+    short_fingerprint(&sort_keys(json!([annotations, fields, tags, deprecated])))
 }
 
 /// Returns the first digits of the fingerprint of a value's JSON text.
@@ -218,15 +200,8 @@ fn collect_texts(value: &Value, keys: SchemaKeys, texts: &mut Vec<String>) {
     }
 }
 
-/// Returns a copy with all keys sorted.
-fn sort_keys(value: &Value) -> Value {
-    match value {
-        Value::Object(fields) => {
-            let mut fields: Vec<(&String, &Value)> = fields.iter().collect();
-            fields.sort_by_key(|(key, _)| *key);
-            Value::Object(fields.into_iter().map(|(key, value)| (key.clone(), sort_keys(value))).collect())
-        }
-        Value::Array(items) => items.iter().map(sort_keys).collect(),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.clone(),
-    }
+/// Returns a value with all its keys sorted.
+fn sort_keys(mut value: Value) -> Value {
+    value.sort_all_objects();
+    value
 }

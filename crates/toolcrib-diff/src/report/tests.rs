@@ -2,6 +2,7 @@ use std::sync::Arc;
 
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
+use toolcrib_core::delta::ChangeClass;
 use toolcrib_core::manifest::{Manifest, PackedManifest, ToolLimits};
 
 use super::sarif::{Artifact, to_sarif};

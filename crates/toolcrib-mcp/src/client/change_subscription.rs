@@ -45,9 +45,7 @@ pub(super) fn start(connection: &Arc<WireConnection>, server: &ServerDescription
     let Ok(params) = to_raw(&json!({ "notifications": filter })) else { return };
     let listening = connection.clone();
     connection.spawn(async move {
-        let request =
-            OutgoingRequest { method: "subscriptions/listen", params: Some(&params), headers: http::HeaderMap::new() };
-        listen(&listening, &request).await;
+        listen(&listening, &OutgoingRequest::new("subscriptions/listen", Some(&params))).await;
     });
 }
 

@@ -171,7 +171,7 @@ async fn send_request(
     params: Option<&RawValue>,
     deadline: Instant,
 ) -> Result<Box<RawValue>, WireError> {
-    let request = OutgoingRequest { method, params, headers: http::HeaderMap::new() };
+    let request = OutgoingRequest::new(method, params);
     let response = connection.request_once(&request, &RequestOptions::with_deadline(deadline)).await?;
     response.ok_or_else(|| WireError::Protocol(format!("it answered `{method}` with a lost session")))
 }
@@ -221,10 +221,9 @@ fn suggests_other_era(error: &WireError) -> bool {
 
 /// Builds the description from the result of `initialize` or `server/discover`, which share these fields.
 fn describe_server(fields: &RawObject<'_>, info: Option<&RawValue>) -> ServerDescription {
-    let empty_object = || RawValue::from_string("{}".to_owned()).unwrap_or_default();
     ServerDescription {
         info: info.map(ToOwned::to_owned),
-        capabilities: fields.get("capabilities").map_or_else(empty_object, ToOwned::to_owned),
+        capabilities: fields.get("capabilities").map_or_else(message::empty_object, ToOwned::to_owned),
         instructions: fields.get_string("instructions"),
     }
 }

@@ -19,6 +19,13 @@ pub(crate) struct OutgoingRequest<'a> {
     pub(crate) headers: HeaderMap,
 }
 
+impl<'a> OutgoingRequest<'a> {
+    /// Creates a request without headers.
+    pub(crate) fn new(method: &'a str, params: Option<&'a RawValue>) -> OutgoingRequest<'a> {
+        OutgoingRequest { method, params, headers: HeaderMap::new() }
+    }
+}
+
 /// An encoded message for the transport.
 pub(crate) struct OutgoingMessage<'a> {
     /// `None` for a message that expects no response.

@@ -60,11 +60,7 @@ impl WireConnection {
                         continue;
                     }
                     let Ok(params) = to_raw(&json!({ "uri": uri })) else { continue };
-                    let request = OutgoingRequest {
-                        method: "resources/subscribe",
-                        params: Some(&params),
-                        headers: http::HeaderMap::new(),
-                    };
+                    let request = OutgoingRequest::new("resources/subscribe", Some(&params));
                     match connection.request_once(&request, &RequestOptions::new(SUBSCRIBE_TIMEOUT)).await {
                         Ok(Some(_)) => {
                             connection.on_notification("notifications/resources/updated", Some(&params), || None)

@@ -96,7 +96,7 @@ impl WireConnection {
         handler: Option<&ServerRequestHandler>,
     ) {
         let outcome = match (request.method.as_str(), handler) {
-            ("ping", _) => Ok(RawValue::from_string("{}".to_owned()).unwrap_or_default()),
+            ("ping", _) => Ok(message::empty_object()),
             (_, Some(handler)) => call_handler(handler, request).await,
             (other, None) => Err(method_not_found(other)),
         };

@@ -18,7 +18,7 @@ use super::{
     shared::ServerShared,
     subscriptions,
 };
-use crate::{era::Era, error::RpcError};
+use crate::{era::Era, error::RpcError, message::empty_object};
 
 /// Outcome of a request: its result, or the error for the client.
 type RpcResult = Result<Box<RawValue>, RpcError>;
@@ -82,7 +82,7 @@ fn route_request(
     match (request.method(), request.is_modern()) {
         ("server/discover", true) => handshake::discover_result(request.clone()).boxed(),
         ("subscriptions/listen", true) => subscriptions::run_subscription(request.clone(), params).boxed(),
-        ("ping", false) => std::future::ready(Ok(handshake::empty_object())).boxed(),
+        ("ping", false) => std::future::ready(Ok(empty_object())).boxed(),
         // Methods that exist in the other era only.
         ("initialize" | "ping" | "logging/setLevel" | "resources/subscribe" | "resources/unsubscribe", true)
         | ("initialize" | "server/discover" | "subscriptions/listen", false) => {

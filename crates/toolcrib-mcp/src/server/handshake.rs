@@ -13,7 +13,7 @@ use super::{McpPeer, ServiceDescription, request::Request, shared::ServerShared}
 use crate::{
     era::{Era, LegacyVersion},
     error::RpcError,
-    message::{RawObject, to_raw},
+    message::{RawObject, empty_object, to_raw},
 };
 
 /// Builds the peer of an `initialize` request, with the negotiated version. MCP requires `protocolVersion`,
@@ -87,9 +87,4 @@ pub(super) fn unsupported_version(version: &str) -> RpcError {
     let data = to_raw(&json!({ "supported": supported_versions(), "requested": version })).ok();
     let message = format!("unsupported protocol version `{}`", crate::error::sanitize_excerpt(version));
     RpcError { code: RpcError::UNSUPPORTED_VERSION, message, data }
-}
-
-/// Returns `{}`.
-pub(super) fn empty_object() -> Box<RawValue> {
-    RawValue::from_string("{}".to_owned()).unwrap_or_default()
 }

@@ -158,10 +158,10 @@ impl McpEndpoint {
                     .map_err(|why| malformed(RpcError::new(RpcError::HEADER_MISMATCH, why)))?;
                 Ok(response::empty_response(StatusCode::ACCEPTED))
             }
-            IncomingMessage::Response { .. } | IncomingMessage::ErrorWithoutId(_) if modern => Err(EndpointError::new(
-                StatusCode::BAD_REQUEST,
-                "servers of version 2026-07-28 send no requests that could be answered",
-            )),
+            IncomingMessage::Response { .. } | IncomingMessage::ErrorWithoutId(_) if modern => {
+                let message = "servers of version 2026-07-28 send no requests that could be answered";
+                Err(EndpointError::new(StatusCode::BAD_REQUEST, message))
+            }
             other @ (IncomingMessage::Notification { .. }
             | IncomingMessage::Response { .. }
             | IncomingMessage::ErrorWithoutId(_)) => {

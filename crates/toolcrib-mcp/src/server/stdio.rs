@@ -241,7 +241,7 @@ impl StreamSession {
     /// Returns the peer of a request of 2026-07-28. A stream has one client, so its id stays the same even when a
     /// request declares another name or other capabilities.
     fn modern_peer(&self, params: &RequestParams) -> Arc<McpPeer> {
-        let capabilities = params.capabilities.clone().unwrap_or_else(handshake::empty_object);
+        let capabilities = params.capabilities.clone().unwrap_or_else(message::empty_object);
         let mut known = self.modern.lock();
         if let Some(peer) = &*known
             && peer.capabilities.get() == capabilities.get()
@@ -312,16 +312,8 @@ async fn write_lines(
     mut writer: impl AsyncWrite + Send + Unpin,
     mut queue: mpsc::Receiver<String>,
 ) -> std::io::Result<()> {
-    while let Some(message) = queue.recv().await {
-        let mut bytes = message.into_bytes();
-        // Raw JSON may contain line breaks between tokens (never inside them); a space is equivalent there.
-        for byte in &mut bytes {
-            if matches!(byte, b'\n' | b'\r') {
-                *byte = b' ';
-            }
-        }
-        bytes.push(b'\n');
-        writer.write_all(&bytes).await?;
+    while let Some(line) = queue.recv().await {
+        writer.write_all(&message::to_line(line)).await?;
         // One flush for messages that are queued together.
         if queue.is_empty() {
             writer.flush().await?;

@@ -45,12 +45,8 @@ struct SubscriptionFilter {
 impl SubscriptionFilter {
     /// Parses the parameters of `subscriptions/listen`.
     fn parse(params: Option<&RawValue>) -> Result<SubscriptionFilter, RpcError> {
-        let invalid = || {
-            RpcError::new(
-                RpcError::INVALID_PARAMS,
-                "`notifications` must be an object that names the changes to listen for",
-            )
-        };
+        let message = "`notifications` must be an object that names the changes to listen for";
+        let invalid = || RpcError::new(RpcError::INVALID_PARAMS, message);
         let params = params.and_then(RawObject::parse).ok_or_else(invalid)?;
         let filter = params.get("notifications").ok_or_else(invalid)?;
         serde_json::from_str(filter.get()).map_err(|_| invalid())
@@ -183,10 +179,8 @@ pub(super) async fn run_subscription(
     params: Option<Box<RawValue>>,
 ) -> Result<Box<RawValue>, RpcError> {
     if !request.can_stream() {
-        return Err(RpcError::new(
-            RpcError::INVALID_REQUEST,
-            "`subscriptions/listen` needs a client that accepts `text/event-stream`",
-        ));
+        let message = "`subscriptions/listen` needs a client that accepts `text/event-stream`";
+        return Err(RpcError::new(RpcError::INVALID_REQUEST, message));
     }
     let filter = SubscriptionFilter::parse(params.as_deref())?;
     let shared = request.shared();

@@ -15,11 +15,6 @@ use toolcrib_core::error::{Code, Error, Result};
 
 use super::{Scope, is_expression, resolve};
 
-/// Fills a text template. A single expression keeps the type of its value; otherwise the result is a string.
-pub fn fill_text(text: &str, scope: &Scope<'_>) -> Result<Value> {
-    fill_text_within(text, scope, &mut FillBudget::default())
-}
-
 /// Fills all texts in a payload. Names of properties are not templates.
 pub fn fill_value(value: &Value, scope: &Scope<'_>) -> Result<Value> {
     fill_within(value, scope, &mut FillBudget::default())
@@ -49,13 +44,8 @@ impl Default for FillBudget {
 impl FillBudget {
     /// Takes bytes from the budget; fails if too few are left.
     fn spend(&mut self, bytes: usize) -> Result<()> {
-        let too_large = || {
-            Error::new(
-                Code::ToolExecutionFailed,
-                format!("the values of its expressions exceed {MAX_FILLED_BYTES} bytes"),
-            )
-        };
-        self.0 = self.0.checked_sub(bytes).ok_or_else(too_large)?;
+        let message = || format!("the values of its expressions exceed {MAX_FILLED_BYTES} bytes");
+        self.0 = self.0.checked_sub(bytes).ok_or_else(|| Error::new(Code::ToolExecutionFailed, message()))?;
         Ok(())
     }
 }
@@ -67,7 +57,7 @@ fn fill_nested(value: &Value, scope: &Scope<'_>, budget: &mut FillBudget, depth:
         return Err(Error::new(Code::ToolExecutionFailed, message));
     }
     match value {
-        Value::String(text) => fill_text_within(text, scope, budget),
+        Value::String(text) => fill_text(text, scope, budget),
         Value::Array(items) => items.iter().map(|item| fill_nested(item, scope, budget, depth + 1)).collect(),
         Value::Object(object) => object
             .iter()
@@ -77,8 +67,8 @@ fn fill_nested(value: &Value, scope: &Scope<'_>, budget: &mut FillBudget, depth:
     }
 }
 
-/// Fills one text.
-fn fill_text_within(text: &str, scope: &Scope<'_>, budget: &mut FillBudget) -> Result<Value> {
+/// Fills one text. A single expression keeps the type of its value; otherwise the result is a string.
+fn fill_text(text: &str, scope: &Scope<'_>, budget: &mut FillBudget) -> Result<Value> {
     if is_expression(text) {
         let value = resolve(text, scope)?;
         // Charged before the value is copied.

@@ -13,6 +13,7 @@ use super::super::convert::{DocumentContext, OperationRef, SpecVersion, object_m
 use super::super::description;
 use super::super::document_set::NodeRef;
 use super::super::parameters;
+use super::super::request::media_type::{self, essence};
 use super::super::schema::{Direction, SchemaTranslator, TranslatedSchema};
 
 /// Maximum length of the description of the body.
@@ -39,10 +40,7 @@ pub(super) fn convert_body<'a>(
                 // An unresolvable body must not make the operation unusable.
                 Err(reason) => {
                     faults.push(format!("the body: {reason}; anything is accepted as JSON"));
-                    Some((
-                        body_without_fields("application/json", BodyEncoding::Json, false),
-                        TranslatedSchema::without_references(json!({})),
-                    ))
+                    Some((body_without_fields("application/json", BodyEncoding::Json, false), TranslatedSchema::any()))
                 }
             }
         }
@@ -75,10 +73,7 @@ fn convert_openapi_body<'a>(
     });
     // A body without media types accepts any JSON.
     let Some((media_type, media)) = preferred else {
-        return (
-            body_without_fields("application/json", BodyEncoding::Json, required),
-            TranslatedSchema::without_references(json!({})),
-        );
+        return (body_without_fields("application/json", BodyEncoding::Json, required), TranslatedSchema::any());
     };
     // OpenAPI 3.2 describes the items of a stream by `itemSchema`.
     let schema = media.value.get("schema").or_else(|| media.value.get("itemSchema"));
@@ -119,20 +114,18 @@ fn build_body<'a>(
     // Without a schema anything is accepted.
     let mut translate = |node: Option<NodeRef<'a>>| match node {
         Some(node) => translator.translate(node, Direction::Request, faults),
-        None => TranslatedSchema::without_references(json!({})),
+        None => TranslatedSchema::any(),
     };
-    match content {
-        BodyEncoding::Json => (body_without_fields(media_type, content, required), translate(schema)),
+    let mut body = body_without_fields(media_type, content, required);
+    let translated = match content {
+        BodyEncoding::Json => translate(schema),
         // The argument is the list of lines.
         BodyEncoding::JsonLines => {
             let translated = translate(schema);
             // A document may describe the list, or one line of it.
             let is_array = keyword("type") == Some("array");
             let value = if is_array { translated.value } else { json!({ "type": "array", "items": translated.value }) };
-            (
-                body_without_fields(media_type, content, required),
-                TranslatedSchema::with_references(value, translated.references),
-            )
+            TranslatedSchema::with_references(value, translated.references)
         }
         // Only scalars have an obvious text form; for anything else the agent writes the text itself.
         BodyEncoding::Text => {
@@ -145,19 +138,17 @@ fn build_body<'a>(
                 (false, true) => json!({ "type": "string", "description": "XML" }),
                 (false, false) => json!({ "type": "string" }),
             };
-            (body_without_fields(media_type, content, required), TranslatedSchema::without_references(value))
+            TranslatedSchema::without_references(value)
         }
         // Agents pass bytes as base64.
-        BodyEncoding::Binary => (
-            body_without_fields(media_type, content, required),
-            TranslatedSchema::without_references(form_fields::file_schema()),
-        ),
+        BodyEncoding::Binary => TranslatedSchema::without_references(form_fields::file_schema()),
         BodyEncoding::Urlencoded | BodyEncoding::Multipart => {
             let form = form_fields::convert_fields(context, translator, schema, encoding, content, faults);
-            let body = BodySpec { fields: form.fields, ..body_without_fields(media_type, content, required) };
-            (body, form.schema)
+            body.fields = form.fields;
+            form.schema
         }
-    }
+    };
+    (body, translated)
 }
 
 /// Converts the body of Swagger 2.0: a parameter in `body`, or parameters in `formData`.
@@ -267,17 +258,9 @@ fn concrete_media_type(media_type: &str, content: BodyEncoding) -> &str {
     }
 }
 
-/// Returns type and subtype without parameters, in lower case.
-fn essence(media_type: &str) -> String {
-    media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
-}
-
 /// Returns whether a media type is JSON. A range counts as JSON.
 pub(super) fn is_json(media_type: &str) -> bool {
-    let essence = essence(media_type);
-    essence.ends_with("/json")
-        || essence.ends_with("+json")
-        || matches!(essence.as_str(), "*/*" | "application/*" | "json" | "")
+    media_type::is_json(media_type) || matches!(essence(media_type).as_str(), "*/*" | "application/*" | "json" | "")
 }
 
 fn is_multipart(media_type: &str) -> bool {

@@ -2,13 +2,13 @@
 //! one would otherwise begin another header.
 
 /// Returns whether a media type is JSON: `application/json`, `…+json` and the like, with any parameters.
-pub(super) fn is_json(media_type: &str) -> bool {
+pub(crate) fn is_json(media_type: &str) -> bool {
     let essence = essence(media_type);
     essence.ends_with("/json") || essence.ends_with("+json")
 }
 
 /// Returns type and subtype without parameters, in lower case.
-pub(super) fn essence(media_type: &str) -> String {
+pub(crate) fn essence(media_type: &str) -> String {
     media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 

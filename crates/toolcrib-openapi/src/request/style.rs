@@ -9,7 +9,7 @@
 //! matrix            ;color=blue,black      pipeDelimited     color=blue%7Cblack
 //! ```
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 use toolcrib_core::error::{Error, Result};
 use toolcrib_core::execution::{OperationParameter, ParameterStyle};
 
@@ -219,14 +219,15 @@ impl<'a> FlatValue<'a> {
         match value {
             Value::Null => FlatValue::Undefined,
             Value::Bool(_) | Value::Number(_) | Value::String(_) => FlatValue::Scalar(to_plain_text(value)),
-            Value::Array(items) => match defined_items(items) {
-                items if items.is_empty() => FlatValue::Undefined,
-                items => FlatValue::List(items),
-            },
-            Value::Object(properties) => match defined_properties(properties) {
-                properties if properties.is_empty() => FlatValue::Undefined,
-                properties => FlatValue::Object(properties),
-            },
+            Value::Array(items) => {
+                let items: Vec<_> = items.iter().filter(|item| !item.is_null()).map(to_plain_text).collect();
+                if items.is_empty() { FlatValue::Undefined } else { FlatValue::List(items) }
+            }
+            Value::Object(properties) => {
+                let defined = properties.iter().filter(|(_, value)| !value.is_null());
+                let properties: Vec<_> = defined.map(|(key, value)| (key.as_str(), value)).collect();
+                if properties.is_empty() { FlatValue::Undefined } else { FlatValue::Object(properties) }
+            }
         }
     }
 }
@@ -263,16 +264,6 @@ impl PairList<'_> {
 /// Returns the error for an argument that exceeds the size of a request.
 fn too_large(argument: &str) -> Error {
     invalid_argument(argument, "makes the request too large; shorten it")
-}
-
-/// Returns the items that are not null as text.
-fn defined_items(items: &[Value]) -> Vec<String> {
-    items.iter().filter(|item| !item.is_null()).map(to_plain_text).collect()
-}
-
-/// Returns the properties that are not null.
-fn defined_properties(properties: &Map<String, Value>) -> Vec<(&str, &Value)> {
-    properties.iter().filter(|(_, value)| !value.is_null()).map(|(key, value)| (key.as_str(), value)).collect()
 }
 
 /// Returns keys and values alternately, as styles without `explode` list them.

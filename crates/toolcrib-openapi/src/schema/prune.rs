@@ -37,15 +37,8 @@ type DefinitionLookup<'l> = dyn FnMut(&str) -> Option<Rc<TranslatedSchema>> + 'l
 pub(super) fn prune(root: &Value, limit: usize, find_definition: &mut DefinitionLookup<'_>) -> (Value, usize) {
     let mut bytes_written = 0;
     for (depth, text) in PRUNE_LEVELS {
-        let mut pruner = Pruner {
-            max_depth: depth,
-            max_text_len: text,
-            // Leaves room for the comment at the root.
-            remaining_bytes: limit as isize - 64,
-            is_pruned: false,
-            find_definition,
-            open_definitions: Vec::new(),
-        };
+        // Leaves room for the comment at the root.
+        let mut pruner = Pruner::new(depth, text, limit as isize - 64, find_definition);
         let value = pruner.prune_schema(root, 0).filter(|value| value.to_string().len() <= limit);
         let is_pruned = pruner.is_pruned;
         bytes_written += limit.saturating_sub(pruner.remaining_bytes.max(0) as usize);
@@ -54,14 +47,7 @@ pub(super) fn prune(root: &Value, limit: usize, find_definition: &mut Definition
         }
     }
     // Keep at least the names of all arguments, if those are not too many either.
-    let mut pruner = Pruner {
-        max_depth: 1,
-        max_text_len: 0,
-        remaining_bytes: MAX_PRUNED_BYTES as isize,
-        is_pruned: false,
-        find_definition,
-        open_definitions: Vec::new(),
-    };
+    let mut pruner = Pruner::new(1, 0, MAX_PRUNED_BYTES as isize, find_definition);
     let minimal = pruner.prune_schema(root, 0).unwrap_or_else(|| json!({ "type": "object" }));
     (add_root_comment(minimal, true), bytes_written + MAX_PRUNED_BYTES)
 }
@@ -121,7 +107,17 @@ impl Omissions {
     }
 }
 
-impl Pruner<'_, '_> {
+impl<'p, 'l> Pruner<'p, 'l> {
+    fn new(
+        max_depth: usize,
+        max_text_len: usize,
+        remaining_bytes: isize,
+        find_definition: &'p mut DefinitionLookup<'l>,
+    ) -> Pruner<'p, 'l> {
+        let open_definitions = Vec::new();
+        Pruner { max_depth, max_text_len, remaining_bytes, is_pruned: false, find_definition, open_definitions }
+    }
+
     /// Prunes a schema. Returns `None` once `remaining_bytes` is spent.
     fn prune_schema(&mut self, value: &Value, depth: usize) -> Option<Value> {
         let Value::Object(fields) = value else { return Some(value.clone()) };

@@ -4,8 +4,8 @@ use maud::{Markup, html};
 use toolcrib::RefreshOutcome;
 use toolcrib::call::CallFinished;
 use toolcrib::core::inventory::Record;
+use toolcrib::core::inventory::history::describe;
 use toolcrib::core::text::sanitize_truncated;
-use toolcrib::diff::history::describe;
 use toolcrib::refresh::RefreshStatus;
 
 use super::history::render_code_spans;

@@ -9,38 +9,26 @@ use toolcrib_openapi::expression;
 use toolcrib_openapi::expression::Scope;
 
 use super::{OperationCall, OperationResponse};
+use crate::parse::MAX_RETRY_AFTER;
 use crate::{ConditionBudget, WorkflowStep};
 
 /// Result of executing a step once.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct StepResult<'a> {
     /// `None` for a nested workflow, and for a step whose arguments could not be built.
-    call: Option<OperationCall<'a>>,
-    response: Option<OperationResponse>,
+    pub(super) call: Option<OperationCall<'a>>,
+    /// The last response of a nested workflow counts as the step's, because documents test its status.
+    pub(super) response: Option<OperationResponse>,
     /// Outputs of the workflow that the step called.
     pub(super) nested_outputs: Option<Value>,
     /// Why there is no response, or why the nested workflow failed.
-    failure_reason: Option<String>,
+    pub(super) failure_reason: Option<String>,
 }
 
 impl<'a> StepResult<'a> {
-    /// Result of a call that got a response of any status.
-    pub(super) fn from_response(call: OperationCall<'a>, response: OperationResponse) -> StepResult<'a> {
-        StepResult { call: Some(call), response: Some(response), nested_outputs: None, failure_reason: None }
-    }
-
-    /// Result of a call without response, or of a step that could not be sent.
-    pub(super) fn without_response(call: Option<OperationCall<'a>>, reason: String) -> StepResult<'a> {
-        StepResult { call, response: None, nested_outputs: None, failure_reason: Some(reason) }
-    }
-
-    /// Result of a nested workflow. Its last response counts as the step's, because documents test its status.
-    pub(super) fn from_nested_workflow(
-        outputs: Value,
-        response: Option<OperationResponse>,
-        failure_reason: Option<String>,
-    ) -> StepResult<'a> {
-        StepResult { call: None, response, nested_outputs: Some(outputs), failure_reason }
+    /// Result of a step that could not be sent.
+    pub(super) fn unsent(reason: String) -> StepResult<'a> {
+        StepResult { failure_reason: Some(reason), ..StepResult::default() }
     }
 
     /// Returns why the step failed, or `None` for success. Without criteria, any status 2xx is a success.
@@ -73,18 +61,13 @@ impl<'a> StepResult<'a> {
         })
     }
 
-    /// Returns the response.
-    pub(super) fn into_response(self) -> Option<OperationResponse> {
-        self.response
-    }
-
     /// `Retry-After` of the response in seconds, which overrides `retryAfter` of the document. Dates are ignored, as
     /// they would need a clock.
     pub(super) fn retry_after(&self) -> Option<Duration> {
         let headers = &self.response.as_ref()?.headers;
         let (_, value) = headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("retry-after"))?;
         let seconds: u64 = value.trim().parse().ok()?;
-        Some(Duration::from_secs(seconds.min(MAX_RETRY_AFTER_SECONDS)))
+        Some(Duration::from_secs(seconds).min(MAX_RETRY_AFTER))
     }
 
     /// `$request`, `$url` and `$method` for expressions.
@@ -110,7 +93,3 @@ impl<'a> StepResult<'a> {
         })
     }
 }
-
-/// Maximum pause before a retry. Callers have deadlines of their own, usually shorter ones. The same bound applies to
-/// `retryAfter` of the document (`parse/step.rs`).
-const MAX_RETRY_AFTER_SECONDS: u64 = 3600;

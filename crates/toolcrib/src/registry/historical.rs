@@ -13,10 +13,10 @@ use serde_json::value::{RawValue, to_raw_value};
 use toolcrib_catalog::Segment;
 use toolcrib_core::delta::ChangeClass;
 use toolcrib_core::fingerprint::Fingerprint;
+use toolcrib_core::inventory::history::{ToolMatcher, concerns_tool, describe_for_tool};
 use toolcrib_core::inventory::{Event, Inventory};
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::{Code, Error, Result, ResultExt, SourceId, Timestamp, ToolId};
-use toolcrib_diff::history::{ToolMatcher, concerns_tool, describe_for_tool};
 
 use super::history::run_blocking;
 use super::{History, ToolView};

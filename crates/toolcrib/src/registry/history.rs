@@ -12,11 +12,10 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::{Map, Value};
+use toolcrib_core::inventory::history::{self, ToolMatcher};
 use toolcrib_core::inventory::{Event, Record};
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::{Code, Result, ResultExt, SourceId, Timestamp};
-use toolcrib_diff::history;
-use toolcrib_diff::history::ToolMatcher;
 
 use super::Registry;
 use crate::state::{EntryStatus, JournalEntry, READ_BATCH_SIZE};

@@ -12,17 +12,13 @@ pub(super) fn check_limits(schema: &Value) -> ProjectionResult<()> {
     let mut characters = 0;
     measure(schema, &mut properties, &mut characters);
     if properties > limits::MAX_PROPERTIES {
-        return Err(Unsupported::new(
-            "",
-            format!("it has {properties} fields; {} are supported", limits::MAX_PROPERTIES),
-        ));
+        let reason = format!("it has {properties} fields; {} are supported", limits::MAX_PROPERTIES);
+        return Err(Unsupported::new("", reason));
     }
     if characters > limits::MAX_CHARACTERS {
-        let max_characters = limits::MAX_CHARACTERS;
-        return Err(Unsupported::new(
-            "",
-            format!("its names and values have {characters} characters; {max_characters} are supported"),
-        ));
+        let max = limits::MAX_CHARACTERS;
+        let reason = format!("its names and values have {characters} characters; {max} are supported");
+        return Err(Unsupported::new("", reason));
     }
     Ok(())
 }

@@ -92,7 +92,7 @@ fn normal_forms_are_bounded_for_every_kind_of_target() {
         let tool_with = |end: &str| tool(&json!({"name": "t", "inputSchema": schema(end, "")}));
         let old = tool_with("a");
         let new = tool_with("b");
-        let parts = |tool: &Tool| ToolParts::from_tool(tool, &mut WorkBudget::default());
+        let parts = |tool: &Tool| ToolParts::from_tool(tool, None, &mut WorkBudget::default());
         let before = parts(&old);
         let after = parts(&new);
         assert!(before.input_schema.is_none() && before.input != after.input && before.input == parts(&old).input);

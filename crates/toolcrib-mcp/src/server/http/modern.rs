@@ -15,7 +15,7 @@ use crate::{
     era::{Era, MODERN_VERSION},
     error::RpcError,
     headers,
-    message::RawObject,
+    message::{RawObject, empty_object},
     server::{
         McpPeer,
         event_buffer::{EventBuffer, Retention},
@@ -41,7 +41,7 @@ impl McpEndpoint {
         check_version(&head.headers, &params)?;
         headers::check_standard_headers(&head.headers, method, params.name.as_deref()).map_err(header_mismatch)?;
         let query = head.uri.query().unwrap_or_default();
-        let capabilities = params.capabilities.take().unwrap_or_else(handshake::empty_object);
+        let capabilities = params.capabilities.take().unwrap_or_else(empty_object);
         let peer = McpPeer::new(Era::Modern, params.client_name.take(), capabilities, query);
         let peer = Arc::new(McpPeer { is_stateless: true, extensions: head.extensions.clone(), ..peer });
         if method == "tools/call" {
@@ -66,8 +66,8 @@ impl McpEndpoint {
         let Some(name) = &params.name else { return Ok(()) };
         let Some(schema) = self.inner.shared.service.input_schema(peer, name) else { return Ok(()) };
         let fields = params.service_params.as_deref().and_then(RawObject::parse).unwrap_or_default();
-        let empty_object = handshake::empty_object();
-        let arguments = fields.get("arguments").unwrap_or(&empty_object);
+        let no_arguments = empty_object();
+        let arguments = fields.get("arguments").unwrap_or(&no_arguments);
         headers::check_argument_headers(headers, &schema, arguments).map_err(header_mismatch)
     }
 }

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use toolcrib_core::execution::{BodyEncoding, BodyField, ParameterLocation, Serialization};
 
 use super::super::super::convert::DocumentContext;
@@ -11,6 +11,7 @@ use super::super::super::document_set::NodeRef;
 use super::super::super::object_schema::ObjectSchema;
 use super::super::super::parameters;
 use super::super::super::schema::{Direction, SchemaTranslator, TranslatedSchema};
+use super::super::ArgumentsSchema;
 
 /// Fields of a form and the schema of its argument.
 pub(super) struct FormFields {
@@ -127,8 +128,8 @@ fn schema_with_files<'a>(
     required: &BTreeSet<String>,
     faults: &mut Vec<String>,
 ) -> TranslatedSchema {
-    let mut properties_out = Map::new();
-    let mut references = Vec::new();
+    // Keeps the form as strict as the document has it.
+    let mut form = ArgumentsSchema { is_closed: is_closed(context, schema), ..ArgumentsSchema::default() };
     for (name, node) in properties {
         let resolved = context.documents.resolve(*node).unwrap_or(*node);
         let read_only = |node: NodeRef<'_>| node.value.get("readOnly") == Some(&Value::Bool(true));
@@ -139,27 +140,14 @@ fn schema_with_files<'a>(
         // Files get a schema of their own, lists of files a list of it.
         let is_file = fields.get(name).is_some_and(|field| field.binary);
         let is_array = resolved.value.get("type").and_then(Value::as_str) == Some("array");
-        let value = match (is_file, is_array) {
-            (true, true) => json!({ "type": "array", "items": file_schema() }),
-            (true, false) => file_schema(),
-            (false, _) => {
-                let translated = translator.translate(*node, Direction::Request, faults);
-                references.extend(translated.references);
-                translated.value
-            }
+        let field_schema = match (is_file, is_array) {
+            (true, true) => TranslatedSchema::without_references(json!({ "type": "array", "items": file_schema() })),
+            (true, false) => TranslatedSchema::without_references(file_schema()),
+            (false, _) => translator.translate(*node, Direction::Request, faults),
         };
-        properties_out.insert(name.clone(), value);
+        form.add(name, field_schema, required.contains(name));
     }
-    let required: Vec<&String> = required.iter().filter(|name| properties_out.contains_key(*name)).collect();
-    let mut value = json!({ "type": "object", "properties": properties_out });
-    if !required.is_empty() {
-        value["required"] = json!(required);
-    }
-    // Keeps the form as strict as the document has it.
-    if is_closed(context, schema) {
-        value["additionalProperties"] = false.into();
-    }
-    TranslatedSchema::with_references(value, references)
+    form.into_schema()
 }
 
 /// Returns whether the form rejects other fields.
@@ -174,35 +162,29 @@ pub(super) fn convert_swagger_fields<'a>(
     parameters: &[NodeRef<'a>],
     faults: &mut Vec<String>,
 ) -> FormFields {
-    let mut properties = Map::new();
-    let mut required = Vec::new();
-    let mut references = Vec::new();
+    let mut form = ArgumentsSchema::default();
     let mut fields = BTreeMap::new();
     for node in parameters {
         let text = |key: &str| node.value.get(key).and_then(Value::as_str);
         let Some(name) = text("name") else { continue };
         let binary = text("type") == Some("file");
-        let translated = translator.translate(*node, Direction::Request, faults);
-        references.extend(translated.references);
-        properties.insert(name.to_owned(), if binary { file_schema() } else { translated.value });
-        if node.value.get("required") == Some(&Value::Bool(true)) {
-            required.push(name.to_owned());
+        let is_required = node.value.get("required") == Some(&Value::Bool(true));
+        let mut translated = translator.translate(*node, Direction::Request, faults);
+        if binary {
+            translated.value = file_schema();
         }
+        form.add(name, translated, is_required);
         // Lists are joined by `collectionFormat`; other values have one form only.
         let is_array = text("type") == Some("array");
         let serialization: Option<Serialization> = is_array
             .then(|| parameters::collection_format_serialization(text("collectionFormat"), ParameterLocation::Query));
         // Only an empty list could vanish from the form without being noticed.
-        let required = is_array && node.value.get("required") == Some(&Value::Bool(true));
+        let required = is_array && is_required;
         fields.insert(name.to_owned(), BodyField { binary, content_type: None, serialization, required });
     }
     // Default fields need no entry.
     fields.retain(|_, field| *field != BodyField::default());
-    let mut value = json!({ "type": "object", "properties": properties });
-    if !required.is_empty() {
-        value["required"] = json!(required);
-    }
-    FormFields { fields, schema: TranslatedSchema::with_references(value, references) }
+    FormFields { fields, schema: form.into_schema() }
 }
 
 #[cfg(test)]

@@ -9,12 +9,12 @@
 //! Nothing is classified again here, so that history says the same in every version. All texts of a source are
 //! sanitised and truncated before they are quoted.
 
-use toolcrib_core::delta::{ToolChange, ToolRename};
-use toolcrib_core::error::{Code, Error, Result};
-use toolcrib_core::inventory::{Event, Inventory, Origin, ToolState};
-use toolcrib_core::source::SourceId;
-use toolcrib_core::text::sanitize_truncated;
-use toolcrib_core::tool::{ParsedToolName, ToolId, ToolName, parse_tool_name};
+use super::{Event, Inventory, Origin, ToolState};
+use crate::delta::{ToolChange, ToolRename};
+use crate::error::{Code, Error, Result};
+use crate::source::SourceId;
+use crate::text::sanitize_truncated;
+use crate::tool::{ParsedToolName, ToolId, ToolName, parse_tool_name};
 
 /// Maximum number of tools to name per kind of change. The first list of a source may have thousands; the rest is
 /// counted.
