@@ -2,7 +2,8 @@
 //! only a failed build skips the steps that need its programs.
 //!
 //! With filters, the static checks are left out and only the matching tests and conformance scenarios run. Order:
-//! fetch, static checks, build, tests, conformance, packages, and last what rebuilds the binaries with another feature.
+//! fetch, static checks (which include single features and `cargo package`), build, tests, conformance, artefacts, and
+//! last what rebuilds the binaries with another feature.
 
 use std::fs;
 use std::path::Path;
@@ -18,6 +19,9 @@ const WORKSPACE_ARGS: [&str; 3] = ["--workspace", "--features", "toolcrib-testki
 /// The same, plus the optional feature `embeddings`.
 const EMBEDDINGS_ARGS: [&str; 3] =
     ["--workspace", "--features", "toolcrib-testkit/rmcp-server,toolcrib-cli/embeddings"];
+
+/// Features of the library that are checked alone. `testkit` and `embeddings` are checked by other steps.
+const LIBRARY_FEATURES: [&str; 7] = ["mcp", "sqlite", "openapi", "workflow", "builtins", "tokens", "otel"];
 
 /// Exit code of nextest when its filters match no test. That is an error only if no conformance scenario matches
 /// either.
@@ -39,6 +43,8 @@ pub(crate) fn run(filters: &[&str]) -> ExitCode {
         check::run_static_checks(&paths, &mut report);
         report.run_step("dependencies", || dependencies::check(&paths));
         report.run_step("documentation", || build_documentation(&paths));
+        report.run_step("features", || check_features(&paths));
+        report.run_step("package", || package_crates(&paths));
     }
     report.run_step("build", || run_visible(workspace_command(&paths, &["build", "--all-targets"], &[])));
     if report.has_last_failed() {
@@ -60,6 +66,28 @@ fn build_documentation(paths: &WorkspacePaths) -> StepStatus {
         }
     }
     StepStatus::Passed(String::new())
+}
+
+/// Checks the library without features and with each one alone; warnings are errors. Through clippy, because its flags
+/// apply to this crate only, while `RUSTFLAGS` would compile every dependency again.
+fn check_features(paths: &WorkspacePaths) -> StepStatus {
+    for features in std::iter::once("").chain(LIBRARY_FEATURES) {
+        println!("    toolcrib with {}", if features.is_empty() { "no features" } else { features });
+        let selection = ["clippy", "--package", "toolcrib", "--lib", "--no-deps", "--no-default-features"];
+        let lints = ["--features", features, "--", "-D", "warnings"];
+        if let StepStatus::Failed(reason) = run_visible(cargo(paths, &[&selection[..], &lints].concat())) {
+            return StepStatus::Failed(format!("feature `{features}`: {reason}"));
+        }
+    }
+    StepStatus::Passed(format!("{} selections", LIBRARY_FEATURES.len() + 1))
+}
+
+/// Packages every crate that is published. Without building the packages: that would compile the workspace once more.
+fn package_crates(paths: &WorkspacePaths) -> StepStatus {
+    let unpublished = ["--exclude", "xtask", "--exclude", "toolcrib-bench"];
+    // Also with uncommitted changes: a developer runs the tests before the commit.
+    let options = ["--no-verify", "--allow-dirty", "--quiet"];
+    run_visible(cargo(paths, &[&["package", "--workspace"], &unpublished[..], &options].concat()))
 }
 
 /// Runs all steps that need the built programs.

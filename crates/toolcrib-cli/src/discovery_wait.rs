@@ -27,7 +27,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use toolcrib::core::freshness::Freshness;
 use toolcrib::core::time::parse_duration;
-use toolcrib::refresh::{BackoffPolicy, PendingDiscovery, PendingSource};
+use toolcrib::refresh::{BackoffPolicy, ConnectionAfterDiscovery, PendingDiscovery, PendingSource};
 use toolcrib::registry::{DiscoveryStatus, SourceView};
 use toolcrib::{RefreshOutcome, Registry, RequiredFreshness, SourceId};
 
@@ -153,7 +153,8 @@ impl CliSession {
         };
         // Recorded before the wait: no second background process is started for a source that another one discovers.
         let in_discovery_elsewhere = sources_in_discovery(&self.registry);
-        let pending = self.registry.refresher().pending_discoveries(required, among, backoff, false);
+        let pending =
+            self.registry.refresher().pending_discoveries(required, among, backoff, ConnectionAfterDiscovery::Close);
         let wait_outcome = wait_for_sources(self, pending, policy).await;
         // Report after the wait has ended: the status of a source is then that of the discovery that just finished.
         let missing = self.missing_sources(among, &wait_outcome);
@@ -171,8 +172,12 @@ impl CliSession {
     /// Discovers the source of a tool that is about to be called, within the time limit of the call. The connection of
     /// the discovery stays open for the call. A failure is printed only; the call itself then fails with its code.
     pub(crate) async fn ensure_for_call(&self, required: RequiredFreshness, source: SourceId, limit: Duration) {
-        let pending =
-            self.registry.refresher().pending_discoveries(required, Some(&[source]), BackoffPolicy::Respect, true);
+        let pending = self.registry.refresher().pending_discoveries(
+            required,
+            Some(&[source]),
+            BackoffPolicy::Respect,
+            ConnectionAfterDiscovery::Keep,
+        );
         let wait_outcome = wait_for_sources(self, pending, WaitPolicy::Limit(limit)).await;
         progress::report_failures(&wait_outcome.outcomes, self.common.quiet);
     }

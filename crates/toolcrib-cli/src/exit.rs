@@ -65,6 +65,7 @@ pub(crate) fn report_error(error: &Error, json: bool) -> ExitCode {
         | Code::RateLimited
         | Code::AuthRequired
         | Code::Internal => 1,
+        _ => 1,
     })
 }
 

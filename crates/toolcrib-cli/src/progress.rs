@@ -24,14 +24,12 @@ pub(crate) async fn show_progress<T>(registry: &Registry, quiet: bool, work: imp
     let bars = ProgressBars::default();
     let watch = async {
         loop {
-            let notice = notices.recv().await;
-            if let Ok(RegistryNotice::DiscoveryStarted(id)) = &notice {
-                bars.start(id);
-            } else if let Ok(RegistryNotice::DiscoveryFinished(outcome)) = &notice {
-                bars.finish(outcome);
-            } else if let Err(RecvError::Closed) = notice {
+            match notices.recv().await {
+                Ok(RegistryNotice::DiscoveryStarted(id)) => bars.start(&id),
+                Ok(RegistryNotice::DiscoveryFinished(outcome)) => bars.finish(&outcome),
+                Ok(_) | Err(RecvError::Lagged(_)) => {}
                 // The registry was dropped; leave the end to `work`.
-                std::future::pending().await
+                Err(RecvError::Closed) => std::future::pending().await,
             }
         }
     };

@@ -52,6 +52,7 @@ struct NextStep {
 /// Error code that callers can act on. The names are part of the public contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+#[non_exhaustive]
 pub enum Code {
     /// No such tool, or it is hidden or disabled.
     ToolNotImplemented,

@@ -155,6 +155,7 @@ impl RecentActivity {
                 self.push(ActivityEntry { at: call.at, event: ActivityEvent::Called(call) });
             }
             RegistryNotice::CatalogChanged | RegistryNotice::SourceNotification { .. } => {}
+            _ => {}
         }
     }
 

@@ -104,7 +104,9 @@ pub(crate) enum NoResponseReason {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BreakerState {
+    /// Calls are sent.
     Closed,
+    /// Calls are refused after repeated failures.
     Open,
     /// The next call is a probe.
     HalfOpen,
@@ -113,6 +115,7 @@ pub enum BreakerState {
 /// A source's circuit breaker as it is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct BreakerView {
+    /// Decides whether calls are sent.
     pub state: BreakerState,
     /// Time of the next allowed call, while the breaker is open.
     pub retry_at: Option<Timestamp>,

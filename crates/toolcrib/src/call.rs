@@ -75,6 +75,7 @@ pub struct CallFinished {
     pub code: &'static str,
     /// Time at which the call ended.
     pub at: Timestamp,
+    /// Time from the request to the result, with the wait for a discovery.
     pub elapsed_ms: u64,
 }
 

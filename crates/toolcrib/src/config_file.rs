@@ -45,6 +45,7 @@ pub struct LoadedConfig {
 /// A project's configuration file, which needs trust.
 #[derive(Debug, Clone)]
 pub struct ProjectFile {
+    /// Path of the file.
     pub file: PathBuf,
     /// Content of the file.
     pub config: Config,
@@ -60,12 +61,15 @@ pub struct ProjectFile {
 /// Whether a project's file is trusted as it is now.
 #[derive(Debug, Clone)]
 pub enum TrustState {
+    /// The user has not decided about the file yet.
     NeverTrusted,
     /// Trusted, with what the trust covers.
     Trusted(TrustedFile),
     /// Trusted before, but these keys have changed since.
     Changed {
+        /// Extent of the earlier trust.
         before: TrustedFile,
+        /// Changed keys, such as `sources.time.command`.
         keys: Vec<String>,
     },
 }

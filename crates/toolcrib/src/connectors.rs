@@ -13,7 +13,6 @@ mod source_events;
 mod unsupported;
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -86,14 +85,6 @@ pub(crate) struct SlotStatus {
 #[derive(Debug, PartialEq)]
 pub(crate) struct SlotStatuses(Vec<(SourceId, SlotStatus)>);
 
-/// Creates connectors in place of the real ones, for tests. A connector reports announcements of its source through the
-/// [`SourceEvents`].
-#[derive(Clone)]
-pub struct ConnectorFactory(pub Arc<ConnectorFactoryFn>);
-
-/// Returns `None` for sources that get their real connector.
-pub type ConnectorFactoryFn = dyn Fn(&Source, &SourceEvents) -> Option<Arc<dyn Connector>> + Send + Sync;
-
 /// Returns the path of the file with the stderr output of a source's server, in the directory of logs.
 pub fn server_log_path(logs: &Path, id: &SourceId) -> PathBuf {
     logs.join(format!("{id}.log"))
@@ -165,12 +156,14 @@ impl Connectors {
 
     /// Creates the connector for a source's kind. Makes no connection.
     fn create_connector(&self, source: &Source, references: &Arc<SourceReferences>) -> Arc<dyn Connector> {
-        let factory = self.options.connector_factory.as_ref();
-        if let Some(connector) = factory.and_then(|factory| (factory.0)(source, &self.source_events)) {
+        #[cfg(any(test, feature = "testkit"))]
+        if let Some(factory) = &self.options.connector_factory
+            && let Some(connector) = (factory.0)(source, &self.source_events)
+        {
             return connector;
         }
         #[cfg(not(any(feature = "mcp", feature = "openapi")))]
-        let _ = references;
+        let _ = (references, &self.options);
         match &source.kind {
             SourceKind::Builtin(_) => Arc::new(BuiltinConnector::new(source.clone(), self.builtins.clone())),
             #[cfg(feature = "openapi")]
@@ -316,11 +309,5 @@ impl ConnectorSlot {
     /// Locks the circuit breaker. Not to be held across an await.
     pub(crate) fn breaker(&self) -> MutexGuard<'_, Breaker> {
         self.breaker.lock()
-    }
-}
-
-impl fmt::Debug for ConnectorFactory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ConnectorFactory")
     }
 }

@@ -1,14 +1,13 @@
-//! One catalogue of every tool an AI agent may use: discovers tools lazily, stores them durably, and dispatches each
-//! call to its source, subject to policy. [`Registry`] is the entry point.
-//!
-//! `registry` is the interface; `state` writes the journal and publishes the catalogue; `refresh` discovers tool lists;
-//! `call` checks and sends calls; `connector` implements the protocols behind both. The model, the
-//! catalogue with search and rendering, differences and configuration are pure functions in crates of their own,
-//! re-exported as `core`, `catalog`, `diff`, `config` and `schema`.
-//!
-//! The library prints nothing. It logs through `tracing`, reports changes through [`Registry::subscribe`], and returns
-//! every failure as an [`Error`] with a [`Code`]. A program that embeds it calls `guard::run_if_requested` at the start
-//! of `main`; otherwise stdio servers run in process groups only, without a guard.
+#![doc = include_str!("../README.md")]
+#![warn(missing_docs)]
+
+// For readers of the code: `registry` is the interface; `state` writes the journal and publishes the catalogue;
+// `refresh` discovers tool lists; `call` checks and sends calls; `connectors` holds the connection of each source. The
+// protocols, the model, the catalogue with search and rendering, differences and configuration are crates of their own,
+// re-exported below.
+//
+// The library prints nothing. It logs through `tracing`, reports changes through `Registry::subscribe`, and returns
+// every failure as an `Error` with a `Code`.
 
 // The registry, and what it does: refresh tool lists, call tools, store the journal.
 pub mod call;
@@ -56,8 +55,3 @@ pub use toolcrib_core::{Code, Error, Result, Source, SourceId};
 pub use toolcrib_diff as diff;
 pub use toolcrib_guard as guard;
 pub use toolcrib_schema as schema;
-
-/// Compiles the examples of the embedding guide as documentation tests.
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/embedding.md")]
-struct EmbeddingGuide;

@@ -48,6 +48,7 @@ struct LastMaintenance {
 /// Health of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct StoreHealth {
+    /// Result of the last access to the store.
     pub state: StoreState,
     /// Time at which the store last worked, if it does not work now.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -22,6 +22,7 @@ pub const DURATION_BUCKETS: [f64; 16] =
 pub struct MetricsSnapshot {
     /// Finished calls by source; `None` for calls that found no tool.
     pub calls: BTreeMap<Option<SourceId>, CallMetrics>,
+    /// Number of calls that have started and not ended.
     pub calls_in_flight: u64,
     /// Discoveries by kind of source and outcome (`success`, `unchanged`, `failed`).
     pub discoveries: BTreeMap<(&'static str, &'static str), DurationHistogram>,
@@ -38,6 +39,7 @@ pub struct CallMetrics {
     pub by_code: BTreeMap<&'static str, u64>,
     /// Number of calls whose tool answered with an error result; not counted in `by_code`.
     pub tool_errors: u64,
+    /// Durations of all calls, failed ones included.
     pub durations: DurationHistogram,
 }
 
@@ -46,7 +48,9 @@ pub struct CallMetrics {
 pub struct DurationHistogram {
     /// Count of each bucket alone, not cumulative.
     pub buckets: [u64; DURATION_BUCKETS.len()],
+    /// Number of durations, with those above the last bucket.
     pub count: u64,
+    /// Sum of all durations.
     pub sum: Duration,
 }
 

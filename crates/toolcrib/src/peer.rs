@@ -144,6 +144,7 @@ impl PeerSocket {
         Err(io::ErrorKind::Unsupported.into())
     }
 
+    /// Always false: the owner of a connection is unknown on this system.
     pub fn is_same_user_or_root(self) -> bool {
         false
     }
@@ -151,6 +152,7 @@ impl PeerSocket {
 
 #[cfg(not(target_os = "linux"))]
 impl PeerSearch {
+    /// Not available on this system.
     pub fn find_owner(&self, _peer: PeerSocket) -> io::Result<SocketOwner> {
         Err(io::ErrorKind::Unsupported.into())
     }

@@ -34,7 +34,7 @@ use crate::state::{Snapshot, State};
 use crate::store::ErrorSummary;
 use crate::trace::Trace;
 
-pub use ensure::{BackoffPolicy, PendingDiscovery, PendingSource, RequiredFreshness};
+pub use ensure::{BackoffPolicy, ConnectionAfterDiscovery, PendingDiscovery, PendingSource, RequiredFreshness};
 
 /// Which sources to refresh, and how. The default refreshes all sources that are not fresh.
 #[derive(Debug, Clone, Default)]
@@ -52,14 +52,18 @@ pub struct Refresh {
 /// Outcome of the refresh of one source: a delta, or an error.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RefreshOutcome {
+    /// The refreshed source.
     pub source: SourceId,
+    /// Tells whether the list changed, and whether the source answered.
     pub status: RefreshStatus,
     /// Whether the source was contacted by this refresh. False for built-in tools, for fresh lists, and when another
     /// process discovered the source meanwhile.
     pub contacted: bool,
     /// Names as agents see them, here and in the fields below.
     pub added: Vec<String>,
+    /// Tools whose definition changed, each with the class of the change.
     pub changed: Vec<ToolChange>,
+    /// Tools that the source no longer offers.
     pub removed: Vec<String>,
     /// Likely renames; both names are in `removed` and `added` too.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -68,6 +72,7 @@ pub struct RefreshOutcome {
     pub unchanged: usize,
     /// Fingerprint of the manifest that is served now.
     pub inventory_hash: Option<Fingerprint>,
+    /// Duration of the refresh, with the wait for other discoveries.
     pub elapsed_ms: u64,
     /// Set if `status` is `failed`; the manifest above is then the last good one.
     pub error: Option<ErrorSummary>,
@@ -85,6 +90,7 @@ pub enum RefreshStatus {
     Fresh,
     /// The discovery failed; the last good list is still served.
     Failed,
+    /// The source is disabled and was not contacted.
     Disabled,
 }
 

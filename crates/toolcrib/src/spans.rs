@@ -40,19 +40,24 @@ pub struct Sampler {
 /// A span that ended.
 #[derive(Debug, Clone)]
 pub struct FinishedSpan {
+    /// Ids of the trace and of the span.
     pub trace: Trace,
     /// Id of the parent span.
     pub parent: Option<u64>,
     /// Wall-clock time, so that it can be compared with spans of other processes.
     pub ended_at: SystemTime,
+    /// Duration by the monotonic clock.
     pub elapsed: Duration,
+    /// Subject of the span.
     pub details: SpanDetails,
+    /// Set if the operation failed.
     pub error: Option<SpanError>,
 }
 
 /// Why a span failed: a code, and the message if it may leave the process.
 #[derive(Debug, Clone)]
 pub struct SpanError {
+    /// Name of the error code.
     pub code: &'static str,
     /// Left out for calls, because a source may repeat arguments in it.
     pub message: Option<String>,
@@ -62,11 +67,17 @@ pub struct SpanError {
 #[derive(Debug, Clone)]
 pub enum SpanDetails {
     /// A command of the CLI.
-    Command { name: &'static str },
+    Command {
+        /// Name of the subcommand.
+        name: &'static str,
+    },
     /// A discovery of a source.
     Discovery {
+        /// Discovered source.
         source: SourceId,
+        /// Kind of the source.
         kind: &'static str,
+        /// Number of tools in the list.
         tool_count: usize,
         /// Names as agents see them; the first few.
         tools: Vec<String>,
@@ -81,6 +92,7 @@ pub enum SpanDetails {
         tool: String,
         /// Source of the tool; `None` if it was not contacted.
         source: Option<SpanSource>,
+        /// Name of the caller.
         caller: String,
     },
 }
@@ -88,8 +100,11 @@ pub enum SpanDetails {
 /// Source of a called tool.
 #[derive(Debug, Clone)]
 pub struct SpanSource {
+    /// Name of the source.
     pub id: SourceId,
+    /// Kind of the source.
     pub kind: &'static str,
+    /// `stdio`, `http`, `sse` and so on.
     pub transport: &'static str,
     /// MCP protocol version.
     pub protocol: Option<String>,

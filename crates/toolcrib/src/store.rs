@@ -110,8 +110,11 @@ pub const MAX_CHECKS_PER_SOURCE: usize = 100;
 /// A journal record as it is stored. Its body may be of a type that this build does not know.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredRecord {
+    /// Position in the journal, starting at 1.
     pub seq: u64,
+    /// Time of the commit by the clock of the writer.
     pub at: Timestamp,
+    /// Client or component that caused the event.
     pub actor: Actor,
     /// The event as JSON.
     pub body: String,
@@ -151,6 +154,7 @@ const VERIFY_HINT: &str = "; run `toolcrib verify`";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StoreState {
+    /// Reads and writes work.
     #[default]
     Ok,
     /// Temporarily unavailable: locked, disk full, unreachable.
@@ -198,8 +202,11 @@ pub struct Commit<'a> {
     /// Sequence number of the first new record: the one after `expected_head`, or a later one if records after
     /// `expected_head` are known to be lost.
     pub first_seq: u64,
+    /// Time of the records.
     pub at: Timestamp,
+    /// Client or component that causes the events.
     pub actor: &'a Actor,
+    /// New events, in order. May be empty if there is a check.
     pub events: &'a [Event],
     /// Measurement to write with the events: a discovery's check and the resulting status.
     pub check: Option<(&'a DiscoveryCheck, &'a SourceStatus)>,
@@ -228,6 +235,7 @@ impl Commit<'_> {
 /// Result of a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommitOutcome {
+    /// Everything was written in one transaction.
     Committed,
     /// The journal has grown since: catch up and decide again.
     Conflict,
@@ -238,6 +246,7 @@ pub enum CommitOutcome {
 /// Answer to a request for a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lease {
+    /// The requester holds the lease now.
     Granted,
     /// Another holder has the lease for this long, unless it renews or releases it.
     HeldFor(Duration),
@@ -288,7 +297,9 @@ pub struct SourceStatus {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "StoredErrorSummary")]
 pub struct ErrorSummary {
+    /// Code of the error.
     pub code: Code,
+    /// Message for people, without secrets.
     pub message: String,
     /// Whether a retry may succeed.
     pub retryable: bool,
@@ -337,31 +348,43 @@ impl SourceStatus {
 /// One attempt to discover a source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiscoveryCheck {
+    /// The source.
     pub source: SourceId,
+    /// Start of the attempt.
     pub at: Timestamp,
+    /// Duration of the attempt.
     pub duration_ms: u64,
     /// Number of tools found; `None` if the discovery failed.
     pub tool_count: Option<usize>,
+    /// Set if the attempt failed.
     pub error: Option<ErrorSummary>,
 }
 
 /// Calls of one tool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallCount {
+    /// Source of the tool.
     pub source: SourceId,
+    /// Original name of the tool.
     pub tool: String,
     /// Number of calls, failed ones included.
     pub calls: u64,
+    /// Number of failed calls.
     pub errors: u64,
+    /// End of the last call.
     pub last_called: Option<Timestamp>,
+    /// Reason of the last failed call.
     pub last_error: Option<ErrorSummary>,
 }
 
 /// Requests for a source's tools that found the list fresh (hits) or not (misses).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CacheCount {
+    /// The source.
     pub source: SourceId,
+    /// Requests that found the list fresh.
     pub hits: u64,
+    /// Requests that found a stale list or none.
     pub misses: u64,
 }
 

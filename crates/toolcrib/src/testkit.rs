@@ -42,7 +42,21 @@ use toolcrib_core::{Code, Error, Result, ResultExt, Source, SourceId};
 
 use crate::call::ProgressListener;
 use crate::connector::{CallFailure, Connector, Discovered, Discovery, SourceRequest, ToolCall, ToolResult};
-use crate::connectors::{ConnectorFactory, SourceEvents};
+use crate::connectors::SourceEvents;
+
+/// Creates connectors in place of the real ones. A connector reports announcements of its source through the
+/// [`SourceEvents`].
+#[derive(Clone)]
+pub struct ConnectorFactory(pub Arc<ConnectorFactoryFn>);
+
+/// Returns `None` for sources that get their real connector.
+pub type ConnectorFactoryFn = dyn Fn(&Source, &SourceEvents) -> Option<Arc<dyn Connector>> + Send + Sync;
+
+impl fmt::Debug for ConnectorFactory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ConnectorFactory")
+    }
+}
 
 /// Computes the reply to a call from the tool's original name and its arguments.
 type ReplyFn = dyn Fn(&str, &Value) -> ScriptedReply + Send + Sync;

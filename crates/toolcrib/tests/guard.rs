@@ -14,6 +14,8 @@ use toolcrib::guard::{GuardExe, Launch, ServerProcess, clean_env};
 use toolcrib_core::Code;
 use toolcrib_testkit::observe::{TEST_TIMEOUT, wait_until, wait_until_blocking};
 
+use crate::examples::example_path;
+
 /// Starts a child, a grandchild, an orphan and processes in other sessions, all ignoring SIGTERM and SIGHUP. Each
 /// prints a line once it runs.
 const HOSTILE_SCRIPT: &str = r#"
@@ -31,7 +33,7 @@ fn nothing_survives_a_kill_of_the_gateway() {
     let mark = test_mark("killed");
     let mut gateways: Vec<_> = (0..3)
         .map(|_| {
-            let mut command = Command::new(example_path());
+            let mut command = Command::new(example_path("guarded"));
             command.arg(HOSTILE_SCRIPT).env("GUARD_MARK", &mark).stdout(Stdio::piped()).stdin(Stdio::null());
             command.spawn().unwrap()
         })
@@ -226,7 +228,7 @@ async fn a_stopped_guard_does_not_delay_cleanup() {
 #[test]
 fn a_server_ends_when_its_guard_and_the_gateway_are_killed() {
     let mark = test_mark("both");
-    let mut command = Command::new(example_path());
+    let mut command = Command::new(example_path("guarded"));
     command.arg("echo $$; exec sleep 600").env("GUARD_MARK", &mark).stdout(Stdio::piped()).stdin(Stdio::null());
     let mut gateway = command.spawn().unwrap();
     let mut line = String::new();
@@ -245,7 +247,7 @@ fn a_server_ends_when_its_guard_and_the_gateway_are_killed() {
 fn a_server_is_marked_below_an_existing_limit() {
     for (limit, marked) in [("1000", 500..1_000), ("1", 0..1)] {
         let mut command = Command::new("bash");
-        command.args(["-c", "ulimit -x \"$0\" && exec \"$1\" \"$2\"", limit]).arg(example_path());
+        command.args(["-c", "ulimit -x \"$0\" && exec \"$1\" \"$2\"", limit]).arg(example_path("guarded"));
         command
             .arg("awk '/file locks/ { print $5 }' /proc/self/limits; exec sleep 600")
             .stdout(Stdio::piped())
@@ -302,21 +304,14 @@ fn the_guard_rejects_manual_arguments() {
         &["__guard", "1", "1", "--", "true"],
         &["__guard", "3", "--", "true"],
     ] {
-        let output = Command::new(example_path()).args(arguments).output().unwrap();
+        let output = Command::new(example_path("guarded")).args(arguments).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
         assert_eq!(output.stdout, b"");
     }
 }
 
 fn example_guard() -> GuardExe {
-    GuardExe::Path(example_path())
-}
-
-/// Path of the example that cargo builds along with the tests.
-fn example_path() -> PathBuf {
-    let path = std::env::current_exe().unwrap().parent().unwrap().with_file_name("examples").join("guarded");
-    assert!(path.exists(), "no {}: run `cargo build -p toolcrib --examples` first", path.display());
-    path
+    GuardExe::Path(example_path("guarded"))
 }
 
 async fn start_script(guard: GuardExe, mark: &str, script: &str) -> ServerProcess {

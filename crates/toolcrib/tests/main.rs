@@ -5,6 +5,7 @@
 mod support;
 
 mod builtin;
+mod examples;
 mod formats;
 mod guard;
 mod openapi;

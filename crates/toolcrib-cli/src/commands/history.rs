@@ -7,7 +7,8 @@
 //! ```
 //!
 //! A record has its time, its sequence number, the actor and a description, which the module
-//! `toolcrib_core::inventory::history` writes for all interfaces. Checks are measurements, not records: they are kept per source and have no number.
+//! `toolcrib_core::inventory::history` writes for all interfaces. Checks are measurements, not records:
+//! they are kept per source and have no number.
 
 use std::collections::BTreeSet;
 

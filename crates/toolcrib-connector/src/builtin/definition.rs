@@ -10,6 +10,7 @@ use toolcrib_core::{Code, Error, Result};
 
 /// Everything about a tool but its handler. Built with the methods named after its fields.
 #[derive(Debug, Clone, PartialEq)]
+#[must_use = "a tool exists once it is registered"]
 pub struct BuiltinDefinition {
     /// Name in snake_case, without source prefix.
     pub name: String,

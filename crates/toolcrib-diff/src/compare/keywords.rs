@@ -2,8 +2,8 @@
 //! that are not interpreted here. Types, fields and items are compared by `schema` and `fields`.
 //!
 //! There are four kinds of keywords: structural ones (compared elsewhere), limits (`LIMITS`), constraints (of which
-//! only presence can be judged), and annotations (no effect on validity). A keyword in none of them belongs to an unknown
-//! vocabulary, and its change counts as `other`.
+//! only presence can be judged), and annotations (no effect on validity). A keyword in none of them belongs to an
+//! unknown vocabulary, and its change counts as `other`.
 
 use std::collections::{BTreeMap, BTreeSet};
 

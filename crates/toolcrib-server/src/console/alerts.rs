@@ -116,6 +116,9 @@ fn failure_badge(source: &SourceView) -> Markup {
     }
 }
 
+/// Next step for errors that have no better one.
+const READ_THE_ERROR: &str = "Read the error; `toolcrib doctor` helps to find the cause. Then refresh.";
+
 /// Returns what the user can do about an error. Only a server on stdio has stderr output for `toolcrib logs` to show.
 fn next_step(source: &SourceView, code: Code) -> String {
     let is_stdio = source.transport == Some("stdio");
@@ -149,7 +152,8 @@ fn next_step(source: &SourceView, code: Code) -> String {
         | Code::NotFound
         | Code::Conflict
         | Code::BadRequest
-        | Code::Internal => "Read the error; `toolcrib doctor` helps to find the cause. Then refresh.",
+        | Code::Internal => READ_THE_ERROR,
+        _ => READ_THE_ERROR,
     };
     step.to_owned()
 }

@@ -62,13 +62,7 @@ impl ChangeWatcher {
                     Ok(RegistryNotice::SourceNotification { source, method, params }) => {
                         self.map_notification(&source, &method, params.as_deref()).await
                     }
-                    Ok(
-                        RegistryNotice::RecordAppended(_)
-                        | RegistryNotice::DiscoveryStarted(_)
-                        | RegistryNotice::DiscoveryProgress { .. }
-                        | RegistryNotice::DiscoveryFinished(_)
-                        | RegistryNotice::CallFinished(_),
-                    ) => None,
+                    Ok(_) => None,
                     Err(RecvError::Closed) => return None,
                 },
                 changed = self.expose.changed() => {

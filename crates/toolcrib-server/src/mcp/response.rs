@@ -96,6 +96,7 @@ pub(super) fn to_rpc_error(error: &Error) -> RpcError {
         | Code::RateLimited
         | Code::AuthRequired
         | Code::Internal => RpcError::INTERNAL,
+        _ => RpcError::INTERNAL,
     };
     RpcError { code, message: error.message.clone(), data: Some(to_raw(&error.envelope())) }
 }

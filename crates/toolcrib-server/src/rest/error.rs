@@ -103,5 +103,6 @@ fn http_status(code: Code) -> StatusCode {
         Code::RateLimited => StatusCode::TOO_MANY_REQUESTS,
         Code::AuthRequired => StatusCode::FAILED_DEPENDENCY,
         Code::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }

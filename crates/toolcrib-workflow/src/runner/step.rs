@@ -102,6 +102,7 @@ fn step_error(call: &OperationCall<'_>, error: Error) -> Error {
     let step = sanitize_truncated(&call.step.id, 80);
     let workflow = sanitize_truncated(call.workflow, 80);
     let is_first = call.number == 1;
+    let other_code = if is_first { Code::ToolUnavailable } else { Code::ToolExecutionFailed };
     let code = match error.code {
         Code::Forbidden => Code::Forbidden,
         Code::AuthRequired => Code::AuthRequired,
@@ -118,13 +119,8 @@ fn step_error(call: &OperationCall<'_>, error: Error) -> Error {
         | Code::StoreUnavailable
         | Code::BadRequest
         | Code::RateLimited
-        | Code::Internal => {
-            if is_first {
-                Code::ToolUnavailable
-            } else {
-                Code::ToolExecutionFailed
-            }
-        }
+        | Code::Internal => other_code,
+        _ => other_code,
     };
     // Only the details that a program acts on.
     let retryable = error.is_retryable();

@@ -15,8 +15,11 @@ use crate::registry::Registry;
 
 /// Capability, besides tools, that an MCP source may announce. The last discovery records which of them a source has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum McpCapability {
+    /// `resources/list`, `resources/read` and subscriptions.
     Resources,
+    /// `prompts/list` and `prompts/get`.
     Prompts,
 }
 

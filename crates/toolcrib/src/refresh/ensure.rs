@@ -42,16 +42,28 @@ pub enum BackoffPolicy {
     Ignore,
 }
 
+/// Whether the connection of a discovery stays open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConnectionAfterDiscovery {
+    /// Close it: the next call may be a long time off.
+    Close,
+    /// Keep it, because a call follows.
+    Keep,
+}
+
 /// A discovery that a reader can wait for. It starts when first polled, belongs to the registry, and continues when
 /// this is dropped. The command line waits for several of them with a limit of its own for each.
 pub struct PendingDiscovery {
+    /// Identifies the discovery.
     pub source: PendingSource,
+    /// Runs the discovery, or waits for one that is running.
     pub outcome: BoxFuture<'static, RefreshOutcome>,
 }
 
 /// Identifies a discovery that a reader waits for.
 #[derive(Debug, Clone)]
 pub struct PendingSource {
+    /// The source to discover.
     pub source: SourceId,
     /// Whether the last discovery failed, or a reader stopped waiting for it.
     pub failed_before: bool,
@@ -67,7 +79,7 @@ impl fmt::Debug for PendingDiscovery {
 
 impl Refresher {
     /// Returns the discoveries that `required` demands, for a reader that decides how long to wait for each. `among`
-    /// limits them to some sources; `keep` keeps their connections open for calls that follow. Nothing is contacted
+    /// limits them to some sources, and `connection` decides about their connections afterwards. Nothing is contacted
     /// before the futures are polled. Reads no file: a secret that was rewritten since the registry was opened or
     /// [`Refresher::ensure_freshness`] last ran is noticed by the discovery itself.
     pub fn pending_discoveries(
@@ -75,8 +87,9 @@ impl Refresher {
         required: RequiredFreshness,
         among: Option<&[SourceId]>,
         backoff: BackoffPolicy,
-        keep: bool,
+        connection: ConnectionAfterDiscovery,
     ) -> Vec<PendingDiscovery> {
+        let keep = connection == ConnectionAfterDiscovery::Keep;
         let due = self.sources_to_discover(required, among, backoff, keep, None);
         self.log_discovery_start(&due, false, None);
         let snapshot = self.state.snapshot();

@@ -24,10 +24,15 @@ const TOKEN_PREFIX: &str = "tcb_";
 /// A token as it is listed, without its secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct TokenView {
+    /// Identifies the token in commands and in the journal.
     pub id: String,
+    /// Name that the administrator chose.
     pub name: String,
+    /// Decides what the holder may do.
     pub role: Role,
+    /// Time of the record that created the token.
     pub created_at: Timestamp,
+    /// Time after which the token is rejected; `None` for no limit.
     pub expires_at: Option<Timestamp>,
     /// Whether `expires_at` has passed; such a token stays listed until it is revoked.
     pub expired: bool,
@@ -36,6 +41,7 @@ pub struct TokenView {
 /// A token that was just created. This is the only time it is shown.
 #[derive(Clone, PartialEq, Eq, Serialize)]
 pub struct CreatedToken {
+    /// The token as it will be listed.
     #[serde(flatten)]
     pub view: TokenView,
     /// The token itself.

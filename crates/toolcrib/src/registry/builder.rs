@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use toolcrib_config::{Config, ConfigDiagnostic};
-use toolcrib_core::Result;
+use toolcrib_core::{Code, Result, ResultExt};
 
 use super::{Registry, RegistryOptions};
 use crate::config_file::read_config;
@@ -42,7 +42,8 @@ impl RegistryBuilder {
 
     /// Parses a configuration in YAML. Relative paths in it are resolved against the working directory.
     pub fn config_text(self, yaml: &str) -> Result<RegistryBuilder> {
-        let config = Config::read(yaml, "configuration", Path::new("."));
+        let directory = std::env::current_dir().context(Code::ConfigInvalid, "the working directory cannot be read")?;
+        let config = Config::read(yaml, "configuration", &directory);
         Ok(self.config(config.map_err(|faults| ConfigDiagnostic::combined_error(&faults))?))
     }
 

@@ -23,7 +23,9 @@ pub struct DamageAcceptance {
     pub revoked_tokens: Vec<String>,
     /// Settings that are still known, as a reminder to check them: lost records may have held more of each kind.
     pub disabled_sources: Vec<String>,
+    /// Tools that are disabled, as `source/name`.
     pub disabled_tools: Vec<String>,
+    /// Sources that were declared at run time.
     pub runtime_sources: Vec<String>,
     /// Sequence number of the record of the decision.
     pub seq: u64,

@@ -16,7 +16,9 @@ use crate::state::WriteOutcome;
 /// The requested state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EnabledState {
+    /// Offered to agents and callable.
     Enabled,
+    /// Listed for administrators only.
     Disabled,
 }
 
@@ -24,14 +26,18 @@ pub enum EnabledState {
 /// for messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EnableTarget {
+    /// A source with all its tools.
     Source(SourceId),
+    /// One tool: its identity, and the name that agents see.
     Tool(ToolId, ToolName),
 }
 
 /// Result of enabling or disabling.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EnableOutcome {
+    /// The source or tool.
     pub target: EnableTarget,
+    /// State that it has now.
     pub state: EnabledState,
     /// Whether the state was different before.
     pub changed: bool,

@@ -25,9 +25,13 @@ use crate::state::{JournalEntry, READ_BATCH_SIZE};
 /// A change of a tool: one entry of its version history.
 #[derive(Debug, Clone, Serialize)]
 pub struct ToolVersion {
+    /// Sequence number of the record in the journal.
     pub seq: u64,
+    /// Time of the change.
     pub at: Timestamp,
+    /// Client or process that made the change.
     pub actor: String,
+    /// Source of the tool.
     pub source: SourceId,
     /// `added`, `changed` or `removed`.
     #[serde(rename = "what")]
@@ -40,8 +44,9 @@ pub struct ToolVersion {
     pub fields: Vec<String>,
     /// Description of the change in one line.
     pub text: String,
-    /// Definition before and after; `None` if there was none, or if it can no longer be read.
+    /// Definition before the change; `None` if there was none, or if it can no longer be read.
     pub before: Option<Box<RawValue>>,
+    /// Definition after the change; `None` like `before`.
     pub after: Option<Box<RawValue>>,
 }
 

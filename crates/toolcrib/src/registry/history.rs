@@ -40,13 +40,18 @@ pub struct HistoryQuery {
 /// A journal record in the form that `history` returns.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct HistoryRecord {
+    /// Sequence number in the journal.
     pub seq: u64,
+    /// Time of the record.
     pub at: Timestamp,
+    /// Client or process that wrote it.
     pub actor: String,
-    #[serde(rename = "type")]
     /// Type of the event.
+    #[serde(rename = "type")]
     pub kind: String,
+    /// Source that the event concerns.
     pub source: Option<String>,
+    /// Tool that the event concerns.
     pub tool: Option<String>,
     /// Further fields of the event, without hashes.
     pub data: Value,
@@ -57,6 +62,7 @@ pub struct HistoryRecord {
 /// A part of the journal, oldest first.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct HistoryPage {
+    /// Matching records.
     pub records: Vec<HistoryRecord>,
     /// Value of `after` for the next page, if there may be more matching records.
     pub next_after: Option<u64>,

@@ -48,7 +48,8 @@ pub struct RegistryOptions {
     /// Queue of finished spans for export. When set, every request to a source carries trace context.
     pub span_queue: Option<SpanQueue>,
     /// Replaces the connectors of some sources, for tests.
-    pub connector_factory: Option<crate::connectors::ConnectorFactory>,
+    #[cfg(any(test, feature = "testkit"))]
+    pub connector_factory: Option<crate::testkit::ConnectorFactory>,
 }
 
 /// Extent of the trust in a project's configuration file.
@@ -94,6 +95,7 @@ impl Default for RegistryOptions {
             trust: Trust::default(),
             trace: None,
             span_queue: None,
+            #[cfg(any(test, feature = "testkit"))]
             connector_factory: None,
         }
     }

@@ -31,21 +31,29 @@ use crate::store::{ErrorSummary, SourceStatus};
 /// A source as `sources`, REST and the console show it. Serialized as is. Field names are part of the REST interface.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SourceView {
+    /// Name in the configuration, and prefix of its tools.
     pub id: SourceId,
+    /// Display name from its settings.
     pub title: Option<String>,
+    /// `mcp`, `openapi`, `workflow` or `builtin`; `unknown` for an invalid declaration.
     pub kind: String,
+    /// Place of the declaration: the configuration or a command.
     pub origin: Origin,
     /// `stdio`, `http`, `sse` and so on; `None` for an invalid declaration.
     pub transport: Option<&'static str>,
     /// Command line of a stdio server.
     pub command: Option<String>,
+    /// Arguments of the command, with secrets masked.
     pub args: Option<Vec<String>>,
     /// URL of a server, or location of a document.
     pub url: Option<String>,
     /// Whether the source is enabled in this process.
     pub enabled: bool,
+    /// Outcome of the last discovery.
     pub status: DiscoveryStatus,
+    /// Whether the tool list is fresh, stale or missing.
     pub freshness: Freshness,
+    /// Summary of discoveries and calls.
     pub health: SourceHealth,
     /// Number of tools that agents may see; for a disabled source, the number it would have.
     pub tool_count: usize,
@@ -55,14 +63,19 @@ pub struct SourceView {
     pub config_hash: Option<Fingerprint>,
     /// Last successful discovery, or the last attempt if none succeeded.
     pub last_checked: Option<Timestamp>,
+    /// Error of the declaration, of the last discovery, or of the last calls, in this order.
     pub last_error: Option<ErrorSummary>,
-    /// Effective settings: how long a list is fresh, and how long a discovery may take.
+    /// Time for which a list is fresh.
     pub ttl_ms: u64,
+    /// Time limit of a discovery.
     pub discovery_timeout_ms: u64,
+    /// Connection of this process to the source.
     pub connection: ConnectionState,
-    /// Number of discoveries and calls that failed in a row, and since when.
+    /// Number of discoveries and calls that failed in a row.
     pub failures: u32,
+    /// Start of the current series of failures.
     pub failing_since: Option<Timestamp>,
+    /// Circuit breaker of this process.
     pub breaker: BreakerView,
     /// Tools that were skipped, each with the reason.
     #[serde(rename = "set_aside")]
@@ -73,10 +86,13 @@ pub struct SourceView {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DiscoveryStatus {
+    /// No discovery has ended yet.
     Never,
     /// A process holds the lease of the source.
     Discovering,
+    /// The last discovery returned a tool list.
     Success,
+    /// The last discovery failed; an earlier list may still be served.
     Failed,
 }
 
@@ -98,7 +114,9 @@ pub enum SourceHealth {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ConnectionState {
+    /// No connection is open; the next call opens one.
     None,
+    /// A connection is open.
     Connected,
     /// The circuit breaker is open because too many calls failed.
     #[serde(rename = "resting")]

@@ -15,37 +15,51 @@ use crate::store::{CallCount, ErrorSummary, UsageCounts};
 /// Statistics of a registry, as `stats` shows them.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Stats {
+    /// Number of tools that agents may see.
     pub tool_count: usize,
-    /// Requests for a source's tools that found the list fresh (hits) or not (misses).
+    /// Requests for a source's tools that found the list fresh.
     pub hits: u64,
+    /// Requests that found a stale list or none.
     pub misses: u64,
-    /// `None` without any request.
+    /// Ratio of hits among all requests; `None` without any.
     pub hit_ratio: Option<f64>,
+    /// Number of calls, failed ones included.
     pub calls: u64,
+    /// Number of failed calls.
     pub errors: u64,
+    /// Cache lookups by source, ordered by id.
     pub sources: Vec<SourceStats>,
+    /// Calls by tool.
     pub tools: Vec<ToolStats>,
 }
 
 /// Statistics of one source.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SourceStats {
+    /// The source.
     pub id: SourceId,
     /// Time since the last successful discovery.
     pub cache_age_ms: Option<u64>,
     /// Whether the list is stale or missing.
     pub expired: bool,
+    /// Requests that found the list fresh.
     pub hits: u64,
+    /// Requests that found a stale list or none.
     pub misses: u64,
 }
 
 /// Statistics of one tool that was called.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ToolStats {
+    /// Name that agents use.
     pub name: String,
+    /// Number of calls, failed ones included.
     pub calls: u64,
+    /// Number of failed calls.
     pub errors: u64,
+    /// End of the last call.
     pub last_called: Option<Timestamp>,
+    /// Reason of the last failed call.
     pub last_error: Option<ErrorSummary>,
 }
 

@@ -30,6 +30,7 @@ use crate::store::CallCount;
 pub struct ToolView {
     /// Name that agents use.
     pub name: ToolName,
+    /// Source that offers the tool.
     pub source: SourceId,
     /// Kind of the source: `mcp`, `openapi`, `workflow` or `builtin`.
     pub kind: String,
@@ -37,6 +38,7 @@ pub struct ToolView {
     pub tool: Tool,
     /// Execution specification, for tools that are not simply forwarded.
     pub execution_spec: Option<ExecutionSpec>,
+    /// Hash of the tool as offered.
     pub fingerprint: Fingerprint,
     /// When the tool was first seen and last changed, and whether it is disabled.
     pub history: ToolState,
@@ -57,8 +59,11 @@ pub struct ToolView {
 pub struct ExecutionView {
     /// `mcp_call`, `builtin`, or the mode of an execution specification.
     pub mode: &'static str,
+    /// HTTP method of an operation.
     pub method: Option<String>,
+    /// Path template of an operation.
     pub path: Option<String>,
+    /// Server and path template of an operation, with masked credentials.
     pub url_template: Option<String>,
     /// Alternative security requirements of an operation, each a map from scheme to scopes.
     pub security: Vec<BTreeMap<String, Vec<String>>>,
@@ -126,6 +131,11 @@ impl ToolView {
     /// Whether lists show only a part of the input schema.
     pub fn is_pruned(&self) -> bool {
         self.execution_spec.as_ref().is_some_and(|spec| spec.input_schema.is_some())
+    }
+
+    /// Returns the description, as models read it.
+    pub fn description(&self) -> &str {
+        &self.tool.listing.description
     }
 
     /// Returns the input schema, complete even where lists have it pruned.

@@ -18,6 +18,7 @@ use crate::store::{DiscoveryCheck, SourceStatus};
 /// Which tools to list; by default all.
 #[derive(Debug, Clone, Default)]
 pub struct ToolFilter {
+    /// Only the tools of this source.
     pub source: Option<SourceId>,
 }
 

@@ -30,6 +30,7 @@ use crate::store::{ErrorSummary, JournalPosition, SourceStatus, StoreState};
 
 /// Notice to the subscribers of a registry; see [`Registry::subscribe`](crate::Registry::subscribe).
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub enum RegistryNotice {
     /// A record was appended to the journal, by this or another process.
     RecordAppended(Arc<Record>),
@@ -38,14 +39,26 @@ pub enum RegistryNotice {
     /// A discovery ended, successfully or not.
     DiscoveryFinished(Arc<RefreshOutcome>),
     /// A discovery reached another stage.
-    DiscoveryProgress { source: SourceId, stage: DiscoveryStage },
+    DiscoveryProgress {
+        /// Source that is being discovered.
+        source: SourceId,
+        /// The stage that begins.
+        stage: DiscoveryStage,
+    },
     /// A call ended, successfully or not.
     CallFinished(Arc<CallFinished>),
     /// The tool lists have changed. Sent after the snapshot was replaced, so a subscriber that reads now sees the new
     /// list.
     CatalogChanged,
     /// An MCP source sent a notification that belongs to no call, e.g. that its resources or prompts changed.
-    SourceNotification { source: SourceId, method: String, params: Option<Arc<RawValue>> },
+    SourceNotification {
+        /// Sender of the notification.
+        source: SourceId,
+        /// Method of the protocol, such as `notifications/resources/updated`.
+        method: String,
+        /// Parameters as the source sent them.
+        params: Option<Arc<RawValue>>,
+    },
 }
 
 /// Stage of a running discovery.
@@ -55,7 +68,10 @@ pub enum DiscoveryStage {
     /// The tool list is being requested from the source.
     Contacting,
     /// The source has answered; its tool list is being recorded.
-    Recording { tools: usize },
+    Recording {
+        /// Number of tools in the answer.
+        tools: usize,
+    },
 }
 
 /// State of the write path, behind the writer lock. Holds what the next snapshot is built from.

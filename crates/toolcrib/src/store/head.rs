@@ -38,7 +38,9 @@ const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(5);
 /// Sequence number of a record and its checksum.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct JournalPosition {
+    /// Sequence number; 0 before the first record.
     pub seq: u64,
+    /// Checksum of that record.
     pub checksum: String,
 }
 

@@ -31,6 +31,7 @@ pub async fn open(location: &str) -> Result<Arc<dyn Store>> {
 /// A store and its head file.
 #[derive(Debug)]
 pub struct OpenedStore {
+    /// The store, or an empty one in memory in place of a lost one.
     pub store: Arc<dyn Store>,
     /// For [`RegistryOptions::head_file`](crate::RegistryOptions); `None` for a store in memory.
     pub head: Option<HeadFile>,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use toolcrib::core::freshness::Freshness;
-use toolcrib::refresh::{BackoffPolicy, RefreshStatus};
+use toolcrib::refresh::{BackoffPolicy, ConnectionAfterDiscovery, RefreshStatus};
 use toolcrib::registry::{DiscoveryStatus, SourceHealth};
 use toolcrib::testkit::ScriptedSource;
 use toolcrib::{Code, RegistryOptions, RequiredFreshness};
@@ -155,7 +155,12 @@ async fn a_reader_that_gives_up_does_not_discard_a_running_discovery() {
     for round in 1..=2 {
         let pending = other_process
             .refresher()
-            .pending_discoveries(RequiredFreshness::Fresh, None, BackoffPolicy::Respect, false)
+            .pending_discoveries(
+                RequiredFreshness::Fresh,
+                None,
+                BackoffPolicy::Respect,
+                ConnectionAfterDiscovery::Close,
+            )
             .remove(0);
         assert_eq!(pending.source.failed_before, round == 2);
         let source = pending.source.clone();
@@ -168,14 +173,24 @@ async fn a_reader_that_gives_up_does_not_discard_a_running_discovery() {
         assert!(
             other_process
                 .refresher()
-                .pending_discoveries(RequiredFreshness::Fresh, None, BackoffPolicy::Respect, false)
+                .pending_discoveries(
+                    RequiredFreshness::Fresh,
+                    None,
+                    BackoffPolicy::Respect,
+                    ConnectionAfterDiscovery::Close
+                )
                 .is_empty(),
             "the source is in backoff"
         );
         assert_eq!(
             other_process
                 .refresher()
-                .pending_discoveries(RequiredFreshness::Fresh, None, BackoffPolicy::Ignore, false)
+                .pending_discoveries(
+                    RequiredFreshness::Fresh,
+                    None,
+                    BackoffPolicy::Ignore,
+                    ConnectionAfterDiscovery::Close
+                )
                 .len(),
             1
         );
@@ -191,7 +206,7 @@ async fn a_reader_that_gives_up_does_not_discard_a_running_discovery() {
     registry.sources().invalidate(None).await.unwrap();
     let pending = registry
         .refresher()
-        .pending_discoveries(RequiredFreshness::Fresh, None, BackoffPolicy::Respect, false)
+        .pending_discoveries(RequiredFreshness::Fresh, None, BackoffPolicy::Respect, ConnectionAfterDiscovery::Close)
         .remove(0);
     let source = pending.source.clone();
     git.resume();

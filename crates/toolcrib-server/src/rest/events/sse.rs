@@ -44,6 +44,7 @@ pub(super) fn render_notice(registry: &Registry, notice: &RegistryNotice) -> Vec
         }
         // For MCP clients only, which get it through their own connection.
         RegistryNotice::SourceNotification { .. } => Vec::new(),
+        _ => Vec::new(),
     }
 }
 
