@@ -71,15 +71,17 @@ fn build_documentation(paths: &WorkspacePaths) -> StepStatus {
 /// Checks the library without features and with each one alone; warnings are errors. Through clippy, because its flags
 /// apply to this crate only, while `RUSTFLAGS` would compile every dependency again.
 fn check_features(paths: &WorkspacePaths) -> StepStatus {
-    for features in std::iter::once("").chain(LIBRARY_FEATURES) {
-        println!("    toolcrib with {}", if features.is_empty() { "no features" } else { features });
-        let selection = ["clippy", "--package", "toolcrib", "--lib", "--no-deps", "--no-default-features"];
+    let library = std::iter::once("").chain(LIBRARY_FEATURES).map(|feature| ("toolcrib", feature));
+    let selections: Vec<(&str, &str)> = library.chain([("toolcrib-openapi", ""), ("toolcrib-cli", "")]).collect();
+    for (package, features) in &selections {
+        println!("    {package} with {}", if features.is_empty() { "no features" } else { features });
+        let selection = ["clippy", "--package", package, "--no-deps", "--no-default-features"];
         let lints = ["--features", features, "--", "-D", "warnings"];
         if let StepStatus::Failed(reason) = run_visible(cargo(paths, &[&selection[..], &lints].concat())) {
-            return StepStatus::Failed(format!("feature `{features}`: {reason}"));
+            return StepStatus::Failed(format!("`{package}` with feature `{features}`: {reason}"));
         }
     }
-    StepStatus::Passed(format!("{} selections", LIBRARY_FEATURES.len() + 1))
+    StepStatus::Passed(format!("{} selections", selections.len()))
 }
 
 /// Packages every crate that is published. Without building the packages: that would compile the workspace once more.

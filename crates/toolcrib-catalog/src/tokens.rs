@@ -17,8 +17,8 @@ pub fn count(text: &str) -> usize {
     split_long_whitespace(text).map(|piece| tokenizer.count_ordinary(piece)).sum()
 }
 
-/// Estimated number of tokens of a text, for builds without a tokenizer: three bytes each, which is more than English
-/// text and JSON have on average, so that a text within a limit stays within it.
+/// Estimated number of tokens of a text, for builds without a tokenizer: three bytes each. English text and
+/// JSON have fewer tokens than that; digits and encoded data may have more.
 #[cfg(not(feature = "tokens"))]
 pub fn count(text: &str) -> usize {
     text.len().div_ceil(3)

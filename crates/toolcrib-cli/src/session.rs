@@ -36,6 +36,8 @@ use crate::output;
 const SOURCES_CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A registry opened for one command, with the configuration and options it was opened with.
+///
+/// More than twenty methods, most of a few lines, which every command needs.
 pub(crate) struct CliSession {
     /// Options of the command line.
     pub(crate) common: CommonArguments,

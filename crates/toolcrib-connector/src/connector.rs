@@ -108,6 +108,7 @@ pub struct ToolCall<'a> {
     pub is_idempotent: bool,
     /// Deadline of this call; `context.deadline` is what the caller asked for, if anything.
     pub deadline: CallDeadline,
+    /// Caller, cancellation and listeners, as the edge made them.
     pub context: &'a CallContext,
     /// Span of this call, propagated to the source; `context.trace` is its parent.
     pub span: Option<&'a Trace>,
@@ -122,8 +123,11 @@ pub struct ToolCall<'a> {
 pub struct SourceRequest<'a> {
     /// Method of the protocol, such as `resources/read`.
     pub method: &'a str,
+    /// Parameters, passed on unchanged.
     pub params: Option<&'a RawValue>,
+    /// Deadline of this request.
     pub deadline: CallDeadline,
+    /// Caller, cancellation and listeners.
     pub context: &'a CallContext,
 }
 

@@ -65,15 +65,20 @@ pub type QuestionHandler =
 /// Request of a source to the caller, such as `elicitation/create`. Untrusted.
 #[derive(Debug, Clone)]
 pub struct SourceQuestion {
+    /// Method, such as `elicitation/create`.
     pub method: String,
+    /// Parameters as the source sent them.
     pub params: Option<Box<RawValue>>,
 }
 
 /// Why a question has no answer, with the code and data of JSON-RPC. The source receives it unchanged.
 #[derive(Debug, Clone)]
 pub struct QuestionError {
+    /// Error code of JSON-RPC.
     pub code: i64,
+    /// Reason, for the source.
     pub message: String,
+    /// Further details, as JSON.
     pub data: Option<Box<RawValue>>,
 }
 

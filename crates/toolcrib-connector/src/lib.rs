@@ -4,6 +4,8 @@
 //! A connector speaks the protocol of one kind of source: MCP, OpenAPI, Arazzo workflows, built-in tools. It knows no
 //! journal and evaluates no policy; refreshes and the call path of the library do, and call connectors.
 
+#![warn(missing_docs)]
+
 // The interface, and what passes through it.
 mod connector;
 mod context;

@@ -15,6 +15,7 @@ pub struct CallOutput {
     /// The whole MCP result as the source sent it, unknown fields included. For a paged result, the result of this
     /// page.
     pub raw: Box<RawValue>,
+    /// Duration of the call, in milliseconds.
     pub elapsed_ms: u64,
     /// The source that answered.
     pub source: SourceId,

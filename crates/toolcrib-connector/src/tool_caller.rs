@@ -43,6 +43,7 @@ pub struct CallRequest<'a> {
     pub arguments: Value,
     /// The caller's `_meta`.
     pub meta: Option<Box<RawValue>>,
+    /// How a large result is returned.
     pub paging: ResultPaging,
     /// Do not discover the source to find the tool.
     pub skip_discovery: bool,
@@ -71,6 +72,7 @@ pub struct ResponseRecorder {
 }
 
 impl ResponseRecorder {
+    /// Creates an empty recorder.
     pub fn new(keep_redirects: bool) -> ResponseRecorder {
         ResponseRecorder { last_response: Arc::default(), keep_redirects }
     }

@@ -189,6 +189,8 @@ pub struct BuiltinSource {
 }
 
 /// Settings of a source. The first group is allowed under `defaults` too. `None` means the default value.
+///
+/// More than twelve fields: the keys of a source in the configuration, which are flat.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SourceSettings {

@@ -81,7 +81,7 @@ impl ShopApi {
         format!("{}{OPENAPI_PATH}", self.url)
     }
 
-    /// Shuts down, aborting requests that take longer than [`SHUTDOWN_TIMEOUT`].
+    /// Shuts down, aborting requests that take longer than `SHUTDOWN_TIMEOUT`.
     pub async fn close(self) {
         drop(self.shutdown_guard);
         let abort = self.server_task.abort_handle();

@@ -61,6 +61,9 @@ pub enum ConnectionEvent {
 }
 
 /// Shared state of a connection. Its tasks hold it by `Arc`; [`WireConnection::end`] stops them.
+///
+/// More than twelve fields and twenty methods: both directions of a connection share its lifetime, its tables of pending
+/// requests and its end.
 pub(crate) struct WireConnection {
     pub(crate) transport: ClientTransport,
     pub(crate) options: ClientOptions,

@@ -51,6 +51,9 @@ use warmup::StatelessClients;
 
 /// MCP service over one registry. Cheap to clone; all clones share their state. One service can serve an HTTP endpoint
 /// and byte streams at the same time.
+///
+/// More than twenty methods: one or two for each method of MCP, in a file per topic; all of them need the registry and
+/// the state of the client.
 #[derive(Debug, Clone)]
 pub struct McpService {
     registry: Registry,

@@ -1,6 +1,6 @@
 //! Minimal host of a child process: starts a shell script through the guard and prints its output.
 //!
-//! `cargo run --example guarded -- 'echo hello; sleep 100'`, then kill it in any way: the `sleep` ends too.
+//! `cargo run -p toolcrib --example guarded -- 'echo hello; sleep 100'`, then kill it in any way: the `sleep` ends too.
 
 use std::io::Write;
 use std::process::ExitCode;

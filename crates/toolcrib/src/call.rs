@@ -41,7 +41,7 @@ use toolcrib_core::{Code, Error, Result, ResultExt, Source, SourceId, Timestamp}
 
 use crate::connector::{CallFailure, SourceRequest, ToolCall, ToolCaller, ToolResult};
 use crate::monitoring::Monitoring;
-use crate::refresh::{Refresher, RequiredFreshness};
+use crate::refresh::Refresher;
 use crate::registry::Registry;
 use crate::result_pages::{PageShape, PageStore};
 use crate::state::State;
@@ -292,9 +292,7 @@ impl Dispatcher {
             // `biased`: a discovery that has ended is used even if the call was cancelled or timed out at the same
             // moment.
             biased;
-            _outcomes = self.refresher.ensure_freshness(
-                RequiredFreshness::Discovered, Some(std::slice::from_ref(&id)), true, trace
-            ) => Ok(()),
+            () = self.refresher.ensure_discovered_for_call(&id, trace) => Ok(()),
             () = context.cancel.cancelled() => Err(CallFailure::cancelled().into_error()),
             () = tokio::time::sleep_until(deadline.at) => {
                 let limit = format_duration(deadline.limit);
@@ -323,8 +321,7 @@ impl ToolCaller for Dispatcher {
     }
 
     async fn source_tools(&self, id: &SourceId, trace: Option<&Trace>) -> Result<Arc<CatalogSource>> {
-        let among = Some(std::slice::from_ref(id));
-        self.refresher.ensure_freshness(RequiredFreshness::Discovered, among, true, trace).await;
+        self.refresher.ensure_discovered_for_call(id, trace).await;
         // Load the snapshot after waiting: discovery has replaced it.
         let snapshot = self.state.snapshot();
         snapshot.catalog.source(id).cloned().ok_or_else(|| {

@@ -21,7 +21,7 @@ pub mod store;
 
 // Sources: the table of connectors with circuit breakers, and the MCP connector. Other connectors are crates.
 mod breaker;
-pub mod connectors;
+mod connectors;
 pub mod peer;
 
 // Monitoring and files.
@@ -39,6 +39,7 @@ mod usage;
 pub mod testkit;
 
 pub use call::{Call, CallContext, CallOutput, ClientId, McpCapability, ResultPage, ResultPaging};
+pub use connectors::{SourceEvents, server_log_path};
 pub use node::NodeId;
 pub use refresh::{Refresh, RefreshOutcome, RequiredFreshness};
 pub use registry::{Registry, RegistryBuilder, RegistryOptions, Trust, UntrustedFile};

@@ -114,6 +114,8 @@ const ANNOUNCEMENT_DEBOUNCE: Duration = Duration::from_millis(100);
 const MIN_ANNOUNCEMENT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Discovers the tool lists of sources: decides which are due, runs the discoveries and records their results.
+///
+/// More than twenty methods in three files: which sources are due, waiting for them, and one discovery.
 #[derive(Debug)]
 pub struct Refresher {
     state: Arc<State>,

@@ -76,6 +76,8 @@ pub use verify::{StoreMaintenance, Verification};
 ///
 /// Cheap to clone; all clones are handles to the same registry. It has the methods that most programs need; eight of
 /// them, such as [`Registry::sources`], return a group of further ones.
+///
+/// About twenty methods besides these groups and its constructors: those that programs call in every request.
 #[derive(Debug, Clone)]
 pub struct Registry {
     pub(crate) state: Arc<State>,

@@ -31,16 +31,24 @@ pub use open::{OpenedStore, open, open_with_head};
 pub use sqlite::{SqliteStore, rebuild_store};
 
 /// Everything that could be read from a damaged store, for a new one.
-#[derive(Debug, Default)]
+#[derive(Default)]
+#[cfg_attr(not(feature = "sqlite"), expect(dead_code, reason = "only a store in a file is rebuilt"))]
 pub struct Salvage {
     /// Key of the old store, so that stored hashes stay valid.
-    pub key: Option<[u8; 32]>,
+    pub(crate) key: Option<[u8; 32]>,
     /// Records as stored, checksums included.
-    pub records: Vec<StoredRecord>,
+    pub(crate) records: Vec<StoredRecord>,
     /// Definitions of sources, by their keyed hashes.
-    pub definitions: Vec<(Fingerprint, Source)>,
+    pub(crate) definitions: Vec<(Fingerprint, Source)>,
     /// Manifests that the records refer to.
-    pub manifests: Vec<PackedManifest>,
+    pub(crate) manifests: Vec<PackedManifest>,
+}
+
+/// Omits the content: definitions may hold secrets.
+impl std::fmt::Debug for Salvage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Salvage").field("records", &self.records.len()).finish_non_exhaustive()
+    }
 }
 
 /// A store. `tests/store.rs` is the contract that every implementation passes.
@@ -253,6 +261,8 @@ pub enum Lease {
 }
 
 /// Status of a source: result of its latest discoveries. A measurement, so the last write wins.
+///
+/// More than twelve fields: one row of the store, read and written as a whole.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SourceStatus {

@@ -28,6 +28,8 @@ use crate::render::CachedProjection;
 use crate::search::Postings;
 
 /// Tools of one source.
+///
+/// More than twenty methods: readers of the packed text, which no other type may slice.
 #[derive(Debug)]
 pub struct Segment {
     /// Owns the text that entries refer to; nothing of it is copied.

@@ -30,6 +30,8 @@ use crate::search::SearchIndex;
 
 /// A catalogue as a principal may see it. Holds its own reference to the catalogue, so that a reader sees one state
 /// however long it takes. Cheap to clone.
+///
+/// More than twenty methods, because every list, search and summary is read through a view: nothing may be read past it.
 #[derive(Debug, Clone)]
 pub struct View {
     catalog: Arc<Catalog>,

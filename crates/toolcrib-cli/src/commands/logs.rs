@@ -49,7 +49,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
 
 /// Reads the last lines of the log, without terminal control characters and with the source's secrets redacted.
 fn read_last_lines(session: &CliSession, id: &SourceId, limit: usize) -> Result<Vec<String>> {
-    let path = toolcrib::connectors::server_log_path(&session.data_directory.join("logs"), id);
+    let path = toolcrib::server_log_path(&session.data_directory.join("logs"), id);
     let text = match std::fs::read(&path) {
         Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
         // No file yet: the server was never started, or wrote nothing.

@@ -30,11 +30,11 @@ const MAX_LISTED_VALUES: usize = 5;
 /// Returns whether a keyword constrains the value itself. `schema`, `fields` and `alternatives` compare the structural
 /// ones.
 pub(super) fn is_compared(keyword: &str) -> bool {
-    let is_structural = matches!(keyword_kind(keyword), KeywordKind::SchemaList | KeywordKind::SchemaOrList)
-        || matches!(keyword, "properties" | "required" | "additionalItems")
-        || matches!(keyword, "type" | "enum" | "const" | "$ref" | "nullable" | "discriminator")
-        || keyword == "additionalProperties";
-    !is_structural && !is_annotation(keyword)
+    // Keywords that have rules of their own: those about objects and arrays, and those about single values.
+    let has_rule = matches!(keyword, "properties" | "required" | "additionalItems" | "additionalProperties")
+        || matches!(keyword, "type" | "enum" | "const" | "$ref" | "nullable" | "discriminator");
+    let has_schemas = matches!(keyword_kind(keyword), KeywordKind::SchemaList | KeywordKind::SchemaOrList);
+    !has_rule && !has_schemas && !is_annotation(keyword)
 }
 
 /// Returns whether a keyword rejects values when present. Which of two different ones rejects more is not decidable

@@ -52,6 +52,8 @@ pub(super) fn compare_schemas(
 }
 
 /// State of one comparison. `'a` is the lifetime of both schemas.
+///
+/// More than twenty methods: one for each group of keywords, and one budget for all.
 pub(super) struct SchemaComparer<'a, 'b> {
     /// The whole schemas, against which references resolve.
     pub(super) old_root: &'a Value,

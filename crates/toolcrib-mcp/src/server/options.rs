@@ -6,6 +6,8 @@
 use std::time::Duration;
 
 /// Options of an endpoint or a byte stream.
+///
+/// More than twelve fields: each is a limit or a timeout of its own, and most servers keep the defaults.
 #[derive(Debug, Clone)]
 pub struct ServerOptions {
     /// Name and version announced to clients as `serverInfo`.

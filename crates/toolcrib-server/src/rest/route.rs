@@ -12,6 +12,8 @@ use crate::auth::{Permission, authorize};
 use crate::state::AppState;
 
 /// One operation of the REST API.
+///
+/// More than twenty methods: one for each part of the description of an operation.
 #[derive(Debug)]
 pub(crate) struct ApiRoute {
     /// In upper case; the document has it in lower case.

@@ -159,7 +159,7 @@ impl<'a> ArazzoParser<'a> {
                 description.map_or(document, |source| source.name.as_str())
             }
         };
-        let source = self.find_openapi_source(name, &ArazzoNode { pointer: pointer.to_owned(), ..*node })?;
+        let source = self.find_openapi_source(name, node)?;
         // The path template is one segment of the pointer, with `/` escaped as `~1`; some documents percent-encode it.
         let parts: Vec<String> = pointer.split('/').map(|part| unescape_pointer_token(&decode_or_keep(part))).collect();
         match parts.as_slice() {

@@ -7,7 +7,6 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::spans::{FinishedSpan, SpanQueue};
 use opentelemetry_otlp::{SpanExporter, WithHttpConfig};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::SpanExporter as _;
@@ -17,6 +16,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::client::CollectorClient;
 use super::span::{instrumentation_scope, to_span_data};
+use crate::spans::{FinishedSpan, SpanQueue};
 
 /// Time between exports, and so the longest time that a span waits for its batch.
 const EXPORT_INTERVAL: Duration = Duration::from_secs(1);

@@ -3,10 +3,11 @@
 //!
 //! Attributes have names of tools, sources and callers, and counts; never arguments, results or credentials.
 
-use crate::spans::{FinishedSpan, SpanDetails, SpanSource};
 use opentelemetry::trace::{SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceId, TraceState};
 use opentelemetry::{Array, InstrumentationScope, KeyValue, StringValue, Value};
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
+
+use crate::spans::{FinishedSpan, SpanDetails, SpanSource};
 
 /// The instrumentation scope of all spans.
 pub(super) fn instrumentation_scope() -> InstrumentationScope {

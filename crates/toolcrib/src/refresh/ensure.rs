@@ -89,14 +89,14 @@ impl Refresher {
         backoff: BackoffPolicy,
         connection: ConnectionAfterDiscovery,
     ) -> Vec<PendingDiscovery> {
-        let keep = connection == ConnectionAfterDiscovery::Keep;
-        let due = self.sources_to_discover(required, among, backoff, keep, None);
+        let keep_connection = connection == ConnectionAfterDiscovery::Keep;
+        let due = self.sources_to_discover(required, among, backoff, connection, None);
         self.log_discovery_start(&due, false, None);
         let snapshot = self.state.snapshot();
         let pending = |id: SourceId| {
             let failed_before = snapshot.has_failed_before(&id);
             let started_at = snapshot.statuses.get(&id).map(|status| status.started_at).unwrap_or_default();
-            let refresh = Refresh { keep_connection: keep, ..Refresh::default() };
+            let refresh = Refresh { keep_connection, ..Refresh::default() };
             let outcome = self.clone().refresh_source(id.clone(), refresh).boxed();
             PendingDiscovery { source: PendingSource { source: id, failed_before, started_at }, outcome }
         };
@@ -114,39 +114,54 @@ impl Refresher {
             // A source that hangs must not block the next background refresh; discoveries that were started continue.
             let refresh = tokio::time::timeout(
                 BACKGROUND_REFRESH_TIMEOUT,
-                refresher.ensure_freshness(RequiredFreshness::Fresh, None, false, None),
+                refresher.ensure_freshness(RequiredFreshness::Fresh, None),
             );
             refresher.state.tasks.shutdown().run_until_cancelled(refresh).await;
             refresher.in_flight.background_refresh.store(false, Ordering::SeqCst);
         });
     }
 
-    /// Discovers sources until `required` is satisfied. `among` limits this to some sources; `keep` keeps connections
-    /// open for calls that follow, and `trace` is the request that needs them. Returns the outcomes of the discoveries.
+    /// Discovers sources until `required` is satisfied; `among` limits this to some sources. Returns the outcomes of the
+    /// discoveries.
     pub async fn ensure_freshness(
         self: &Arc<Self>,
         required: RequiredFreshness,
         among: Option<&[SourceId]>,
-        keep: bool,
+    ) -> Vec<RefreshOutcome> {
+        self.ensure_with(required, among, ConnectionAfterDiscovery::Close, None).await
+    }
+
+    /// Discovers the source of a call if it was never discovered, and keeps its connection open. `trace` is the call.
+    pub(crate) async fn ensure_discovered_for_call(self: &Arc<Self>, id: &SourceId, trace: Option<&Trace>) {
+        let among = Some(std::slice::from_ref(id));
+        self.ensure_with(RequiredFreshness::Discovered, among, ConnectionAfterDiscovery::Keep, trace).await;
+    }
+
+    async fn ensure_with(
+        self: &Arc<Self>,
+        required: RequiredFreshness,
+        among: Option<&[SourceId]>,
+        connection: ConnectionAfterDiscovery,
         trace: Option<&Trace>,
     ) -> Vec<RefreshOutcome> {
         if required != RequiredFreshness::Cached {
             // A rewritten secret file changes the connection data, which makes a list outdated whatever its age.
             self.state.check_references(among).await;
         }
-        let due = self.sources_to_discover(required, among, BackoffPolicy::Respect, keep, trace);
+        let due = self.sources_to_discover(required, among, BackoffPolicy::Respect, connection, trace);
         if due.is_empty() {
             return Vec::new();
         }
+        let keep_connection = connection == ConnectionAfterDiscovery::Keep;
         let trace = trace.cloned();
-        self.refresh(Refresh { sources: Some(due), keep_connection: keep, trace, ..Refresh::default() }).await
+        self.refresh(Refresh { sources: Some(due), keep_connection, trace, ..Refresh::default() }).await
     }
 
     /// Like [`Refresher::ensure_freshness`], but waits no longer than `limit`. Discoveries that were started continue
     /// and are published when they end.
     pub async fn ensure_freshness_within(self: &Arc<Self>, required: RequiredFreshness, limit: Duration) {
         // Started discoveries belong to the registry and continue after the timeout.
-        let _ = tokio::time::timeout(limit, self.ensure_freshness(required, None, false, None)).await;
+        let _ = tokio::time::timeout(limit, self.ensure_freshness(required, None)).await;
     }
 
     /// Returns the sources that must be discovered to satisfy `required`, and counts cache hits and misses. Stale
@@ -156,7 +171,7 @@ impl Refresher {
         required: RequiredFreshness,
         among: Option<&[SourceId]>,
         backoff: BackoffPolicy,
-        keep: bool,
+        connection: ConnectionAfterDiscovery,
         trace: Option<&Trace>,
     ) -> Vec<SourceId> {
         if required == RequiredFreshness::Cached {
@@ -192,13 +207,13 @@ impl Refresher {
             }
         }
         if self.state.options.revalidate {
-            self.revalidate(stale, keep, trace);
+            self.revalidate(stale, connection, trace);
         }
         due_sources
     }
 
     /// Refreshes stale sources in the background, after their lists were served.
-    fn revalidate(self: &Arc<Self>, stale: Vec<SourceId>, keep: bool, trace: Option<&Trace>) {
+    fn revalidate(self: &Arc<Self>, stale: Vec<SourceId>, connection: ConnectionAfterDiscovery, trace: Option<&Trace>) {
         let snapshot = self.state.snapshot();
         let now = self.state.now();
         // A stale source that keeps failing is not tried again by every reader either.
@@ -209,7 +224,8 @@ impl Refresher {
         let refresher = self.clone();
         let trace = trace.cloned();
         self.state.tasks.spawn_until_shutdown(async move {
-            let refresh = Refresh { sources: Some(stale), keep_connection: keep, trace, ..Refresh::default() };
+            let keep_connection = connection == ConnectionAfterDiscovery::Keep;
+            let refresh = Refresh { sources: Some(stale), keep_connection, trace, ..Refresh::default() };
             refresher.refresh(refresh).await
         });
     }

@@ -15,6 +15,9 @@ use crate::trace::Trace;
 
 /// Settings of a registry. The default suits an embedder: a store in memory, writes of other processes followed, stale
 /// tool lists revalidated.
+///
+/// More than twelve fields, because they are independent; [`Registry::builder`](crate::Registry::builder) sets the
+/// usual ones.
 #[derive(Debug, Clone)]
 pub struct RegistryOptions {
     /// Storage of the journal, manifests and measurements; `None` for a store in memory.

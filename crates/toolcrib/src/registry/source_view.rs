@@ -29,6 +29,8 @@ use crate::state::Snapshot;
 use crate::store::{ErrorSummary, SourceStatus};
 
 /// A source as `sources`, REST and the console show it. Serialized as is. Field names are part of the REST interface.
+///
+/// More than twelve fields, because the REST interface has them side by side.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SourceView {
     /// Name in the configuration, and prefix of its tools.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 use toolcrib_catalog::render::push_json;
-use toolcrib_catalog::{Segment, SegmentEntry, ToolRef, ToolStatus};
+use toolcrib_catalog::{CatalogSource, Segment, SegmentEntry, ToolRef, ToolStatus};
 use toolcrib_config::show::mask_url;
 use toolcrib_core::execution::{ExecutionSpec, SecurityRequirement};
 use toolcrib_core::fingerprint::Fingerprint;
@@ -20,7 +20,6 @@ use toolcrib_core::policy::Verdict;
 use toolcrib_core::source::{OpenApiSource, SourceKind};
 use toolcrib_core::tool::{ToolListing, ToolName};
 use toolcrib_core::{Code, Result, ResultExt, Source, SourceId, Timestamp, Tool};
-use toolcrib_schema::Validator;
 
 use super::api_requirements::server_url;
 use crate::store::CallCount;
@@ -50,8 +49,8 @@ pub struct ToolView {
     pub usage: Option<CallCount>,
     /// Current declaration of the source; `None` in the past and for tools of the host program.
     declaration: Option<Arc<Source>>,
-    /// The entry in lists; empty in the past.
-    list_entry: String,
+    /// Tools of the source in the catalogue, for what is computed on demand; `None` in the past.
+    catalog_source: Option<Arc<CatalogSource>>,
 }
 
 /// Execution of calls, for display.
@@ -70,19 +69,16 @@ pub struct ExecutionView {
 }
 
 impl ToolView {
-    /// Copies a tool out of the catalogue. `declaration` is that of its source.
+    /// Copies a tool out of the catalogue. `catalog_source` and `declaration` are those of its source.
     pub(super) fn from_catalog(
         tool: &ToolRef<'_>,
+        catalog_source: Option<Arc<CatalogSource>>,
         declaration: Option<Arc<Source>>,
         usage: CallCount,
     ) -> Result<ToolView> {
-        let catalog_source = tool.catalog_source;
-        let kind = &catalog_source.options.kind;
-        let copied = ToolView::copy(&catalog_source.segment, tool.entry, kind, tool.inventory_state())?;
-        // The same JSON as in lists, so that fields agree.
-        let mut list_entry = String::new();
-        push_json(tool, &mut list_entry);
-        Ok(ToolView { policy: Some(tool.verdict()), usage: Some(usage), declaration, list_entry, ..copied })
+        let options = &tool.catalog_source.options;
+        let copied = ToolView::copy(&tool.catalog_source.segment, tool.entry, &options.kind, tool.inventory_state())?;
+        Ok(ToolView { policy: Some(tool.verdict()), usage: Some(usage), declaration, catalog_source, ..copied })
     }
 
     /// Copies a tool out of a tool list of the past.
@@ -114,8 +110,15 @@ impl ToolView {
             policy: None,
             usage: None,
             declaration: None,
-            list_entry: String::new(),
+            catalog_source: None,
         })
+    }
+
+    /// Returns the tool in the catalogue that it was copied from; `None` in the past.
+    fn tool_ref(&self) -> Option<ToolRef<'_>> {
+        let catalog_source = self.catalog_source.as_deref()?;
+        let position = catalog_source.segment.position_of_original(&self.tool.name)?;
+        Some(ToolRef { catalog_source, entry: catalog_source.segment.entries().get(position)? })
     }
 
     /// Whether the tool is enabled.
@@ -163,9 +166,8 @@ impl ToolView {
     /// so.
     pub fn notes(&self) -> Vec<String> {
         let mut notes: Vec<String> = self.tool.notes.iter().map(|note| note.text().to_owned()).collect();
-        if self.at.is_none() {
-            notes.extend(Validator::new(self.input_schema().to_owned().into()).note());
-        }
+        let call_spec = self.tool_ref().and_then(|tool| tool.call_spec().ok());
+        notes.extend(call_spec.and_then(|call_spec| call_spec.validator.note()));
         notes
     }
 
@@ -201,7 +203,10 @@ impl ToolView {
     }
 
     fn present_fields(&self) -> serde_json::Result<RawFields> {
-        let mut fields: RawFields = serde_json::from_str(&self.list_entry)?;
+        // The same JSON as in lists, so that fields agree.
+        let mut list_entry = String::new();
+        self.tool_ref().iter().for_each(|tool| push_json(tool, &mut list_entry));
+        let mut fields: RawFields = serde_json::from_str(&list_entry)?;
         fields.insert("tags", to_raw_value(&self.tags())?);
         fields.insert("output_schema", to_raw_value(&self.output_schema())?);
         fields.insert("execution", to_raw_value(&self.execution())?);

@@ -4,8 +4,10 @@
 //! Servers and commands do not use these lists: they render the catalogue to JSON directly, without a copy of each
 //! tool.
 
+use std::sync::Arc;
+
 use serde_json::value::RawValue;
-use toolcrib_catalog::ToolRef;
+use toolcrib_catalog::{CatalogSource, ToolRef};
 use toolcrib_core::principal::Principal;
 use toolcrib_core::{Result, SourceId};
 
@@ -28,22 +30,24 @@ impl Registry {
     /// since agents may see them; hidden, internal and disabled ones are not.
     pub async fn tools(&self, filter: ToolFilter) -> Result<Vec<ToolView>> {
         let among = filter.source.as_ref().map(std::slice::from_ref);
-        self.refresher.ensure_freshness(RequiredFreshness::Discovered, among, false, None).await;
+        self.refresher.ensure_freshness(RequiredFreshness::Discovered, among).await;
         let view = self.view(&Principal::local("embedder"));
         let tools =
             view.offered_tools().filter(|tool| filter.source.as_ref().is_none_or(|source| source == tool.source()));
-        tools.map(|tool| self.view_tool(&tool)).collect()
+        tools.map(|tool| self.view_tool(&tool, view.source(tool.source()))).collect()
     }
 
     /// Returns a tool by any spelling of its name, from what is known. Makes no requests. Fails like a call that finds
     /// no tool; a denied or disabled tool is found.
     pub fn tool(&self, name: &str) -> Result<ToolView> {
-        self.view_tool(&find_tool(&self.state.snapshot(), name, self.state.now())?)
+        let snapshot = self.state.snapshot();
+        let tool = find_tool(&snapshot, name, self.state.now())?;
+        self.view_tool(&tool, snapshot.catalog.source(tool.source()))
     }
 
-    fn view_tool(&self, tool: &ToolRef<'_>) -> Result<ToolView> {
+    fn view_tool(&self, tool: &ToolRef<'_>, catalog_source: Option<&Arc<CatalogSource>>) -> Result<ToolView> {
         let usage = self.dispatcher.monitoring.usage.tool_count(&tool.id());
-        ToolView::from_catalog(tool, self.sources().effective(tool.source()), usage)
+        ToolView::from_catalog(tool, catalog_source.cloned(), self.sources().effective(tool.source()), usage)
     }
 }
 

@@ -184,7 +184,7 @@ mod tests {
             let factory = ScriptedSource::connector_factory([("plain", &scripted), ("secret", &scripted)]);
             let options = RegistryOptions { connector_factory: Some(factory), ..RegistryOptions::default() };
             let registry = Registry::open(config, options).await.unwrap();
-            let outcomes = registry.refresher.ensure_freshness(RequiredFreshness::Fresh, None, false, None).await;
+            let outcomes = registry.refresher.ensure_freshness(RequiredFreshness::Fresh, None).await;
             assert!(outcomes.iter().all(|outcome| outcome.status == RefreshStatus::Success));
             Fixture { registry, token, _directory: directory }
         }

@@ -21,6 +21,8 @@ use super::newer_records::NewerRecord;
 use crate::store::{ErrorSummary, JournalPosition, SourceStatus};
 
 /// Immutable state that readers see; replaced as a whole.
+///
+/// More than twelve fields, because readers need one consistent state of all of them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Snapshot {
     pub(crate) catalog: Arc<Catalog>,

@@ -18,8 +18,8 @@ use crate::private_dir::ensure_private_directory;
 pub(super) const STORE_FILE_NAME: &str = "toolcrib.db";
 
 /// Opens a store at `sqlite:FILE`, `memory:`, or a data directory. Without the feature `sqlite`, only `memory:` can be
-/// opened. Fails with `CONFIG_INVALID` for an unknown location,
-/// and with `STORE_UNAVAILABLE` if the file cannot be opened.
+/// opened. Fails with `CONFIG_INVALID` for an unknown location, and with `STORE_UNAVAILABLE` if the file cannot be
+/// opened.
 pub async fn open(location: &str) -> Result<Arc<dyn Store>> {
     let Some(path) = store_file(location)? else { return Ok(Arc::new(MemoryStore::new())) };
     #[cfg(feature = "sqlite")]

@@ -346,7 +346,7 @@ async fn endless_change_notifications_are_rate_limited() {
 async fn cached_tools_contact_no_source() {
     let git = ScriptedSource::new(["push"]);
     let fixture = open(&[("git", &git)]).await;
-    assert!(fixture.refresher().ensure_freshness(RequiredFreshness::Cached, None, false, None).await.is_empty());
+    assert!(fixture.refresher().ensure_freshness(RequiredFreshness::Cached, None).await.is_empty());
     assert_eq!((cached_tools(&fixture).len(), git.discoveries()), (0, 0));
 }
 

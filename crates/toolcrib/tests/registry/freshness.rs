@@ -67,7 +67,7 @@ async fn without_revalidation_a_stale_list_stays_until_it_is_refreshed() {
     assert_eq!(list_tools(&fixture).await, ["git__push"]);
     run_pending_tasks().await;
     assert_eq!(git.discoveries(), 1);
-    fixture.refresher().ensure_freshness(RequiredFreshness::Fresh, None, false, None).await;
+    fixture.refresher().ensure_freshness(RequiredFreshness::Fresh, None).await;
     assert_eq!((cached_tools(&fixture), git.discoveries()), (vec!["git__pull".to_owned()], 2));
 }
 
