@@ -22,6 +22,8 @@ pub enum HangPoint {
 }
 
 /// Behaviour of a fake server. docs/testing.md describes the flags.
+///
+/// More than twelve fields: one for each fault that a test can ask for.
 #[derive(Debug, Default)]
 pub struct ServerFlags {
     /// Number of tools; 3 by default.
