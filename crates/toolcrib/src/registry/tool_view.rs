@@ -114,7 +114,7 @@ impl ToolView {
         })
     }
 
-    /// Returns the tool in the catalogue that it was copied from; `None` in the past.
+    /// Returns the entry of the tool in the catalogue; `None` in the past.
     fn tool_ref(&self) -> Option<ToolRef<'_>> {
         let catalog_source = self.catalog_source.as_deref()?;
         let position = catalog_source.segment.position_of_original(&self.tool.name)?;
