@@ -20,7 +20,8 @@ mod builder;
 // The steps of a call, and other requests.
 mod admission;
 mod arguments;
-mod check;
+mod find_tool;
+mod policy;
 mod recorder;
 mod requests;
 
@@ -49,12 +50,12 @@ use crate::store::ErrorSummary;
 use crate::trace::Trace;
 use admission::acquire_call_permit;
 use arguments::{ValidatedArguments, ValidationPermits, invalid_arguments_error};
-use check::{check_enabled, check_policy};
+use policy::{check_enabled, check_policy};
 use recorder::{CallError, CallProgress, CallRecorder};
 
 pub use crate::result_pages::is_cursor as is_result_cursor;
 pub use builder::Call;
-pub(crate) use check::{explain_source, find_tool};
+pub(crate) use find_tool::{explain_source, find_tool};
 pub use requests::McpCapability;
 pub use toolcrib_connector::{
     CallContext, CallDeadline, CallOutput, CallRequest, ClientId, InputRelay, NotificationListener, ProgressListener,

@@ -2,14 +2,14 @@
 //! wait for the same run), each with its own timeout.
 //!
 //! A failed discovery keeps the last good list; an unchanged list writes no event. Which sources must be discovered for
-//! a request is decided in `ensure`, one discovery is carried out in `discovery`.
+//! a request is decided in `due_sources`, one discovery is carried out in `discovery`.
 //!
 //! A discovery is shared in two ways: within this process, requests for the same source join the running one
 //! (`InFlightDiscoveries`); between processes, a lease in the store lets one discover while the others wait for its
 //! result. A discovery belongs to the registry, so it continues when the request that started it is dropped.
 
 mod discovery;
-mod ensure;
+mod due_sources;
 mod telemetry;
 
 use std::collections::HashMap;
@@ -34,7 +34,7 @@ use crate::state::{Snapshot, State};
 use crate::store::ErrorSummary;
 use crate::trace::Trace;
 
-pub use ensure::{BackoffPolicy, ConnectionAfterDiscovery, PendingDiscovery, PendingSource, RequiredFreshness};
+pub use due_sources::{BackoffPolicy, ConnectionAfterDiscovery, PendingDiscovery, PendingSource, RequiredFreshness};
 
 /// Which sources to refresh, and how. The default refreshes all sources that are not fresh.
 #[derive(Debug, Clone, Default)]

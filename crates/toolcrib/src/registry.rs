@@ -17,17 +17,17 @@ mod enable;
 // Reading sources and tools.
 mod api_requirements;
 mod effective_config;
-mod list_caching;
 mod source_view;
+mod sources_version;
 mod stats;
 mod token_counts;
 mod tool_view;
 mod tools;
 
 // Reading the past.
-mod historical;
 mod history;
 mod lockfile;
+mod tool_versions;
 
 // Checking and repairing the store.
 mod damage;
@@ -61,13 +61,13 @@ pub use damage::DamageAcceptance;
 pub use declare::DeclareOutcome;
 pub use effective_config::Configuration;
 pub use enable::{EnableOutcome, EnableTarget, EnabledState};
-pub use historical::ToolVersion;
 pub use history::{History, HistoryPage, HistoryQuery, HistoryRecord};
-pub use list_caching::{ListHints, SourcesVersion};
 pub use lockfile::Lockfiles;
 pub use options::{RegistryOptions, Trust, UntrustedFile};
 pub use source_view::{ConnectionState, DiscoveryStatus, SourceHealth, SourceView, Sources};
+pub use sources_version::{ListHints, SourcesVersion};
 pub use stats::{SourceStats, Statistics, Stats, ToolStats};
+pub use tool_versions::ToolVersion;
 pub use tool_view::{ExecutionView, ToolView};
 pub use tools::ToolFilter;
 pub use verify::{StoreMaintenance, Verification};

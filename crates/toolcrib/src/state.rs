@@ -11,7 +11,7 @@ mod snapshot;
 
 // From the journal to the published snapshot.
 mod assemble;
-mod connections;
+mod connection_fingerprints;
 mod journal;
 mod publish;
 mod reconcile;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 use toolcrib_core::{Result, SourceId};
 
-use super::check::disabled_source_error;
+use super::find_tool::disabled_source_error;
 use super::{CallContext, CallDeadline};
 use crate::connector::SourceRequest;
 use crate::registry::Registry;

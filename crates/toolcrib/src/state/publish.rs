@@ -100,7 +100,7 @@ pub(crate) struct WriterState {
     /// Tool lists and statuses of sources whose URL or token this process overrides. They are not recorded: they hold
     /// for no other process.
     local_overrides: BTreeMap<SourceId, LocalOverride>,
-    /// Sources that were published although files with their values must be read first; see `connections`.
+    /// Sources that were published although files with their values must be read first; see `connection_fingerprints`.
     pub(super) unresolved: BTreeMap<SourceId, Arc<Source>>,
     /// Whether the measurements must be read again with the next records.
     pub(crate) statuses_dirty: bool,

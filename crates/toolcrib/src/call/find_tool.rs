@@ -1,10 +1,10 @@
-//! Checks before a call is sent: does the tool exist, is it enabled, does the policy allow it. Errors say why and what
-//! to do.
+//! Finds the tool of a call by its name, and explains why there is none: unknown, hidden, or of a source that is disabled,
+//! not trusted or was never discovered.
 //!
-//! Everything here is decided in memory, without waiting. Next steps are given as a command; REST responses name the
-//! route instead (`Error::with_next_step`).
+//! Decided in memory, without waiting. Next steps are given as a command; REST responses name the route instead
+//! (`Error::with_next_step`).
 
-use toolcrib_catalog::{ToolRef, ToolStatus};
+use toolcrib_catalog::ToolRef;
 use toolcrib_core::freshness::Freshness;
 use toolcrib_core::policy::Verdict;
 use toolcrib_core::text::sanitize_truncated;
@@ -88,50 +88,4 @@ pub(super) fn disabled_source_error(id: &SourceId) -> Error {
     let error = Error::new(Code::ToolNotImplemented, format!("the source `{id}` is disabled"));
     let route = format!("POST /api/sources/{id}/enable");
     error.with_next_step(&format!("toolcrib enable {id}"), &route, "enables it")
-}
-
-/// Rejects a disabled tool. It stays listed for administrators. Fails with `TOOL_NOT_IMPLEMENTED`: for an agent, a
-/// disabled tool is as absent as an unknown one.
-pub(super) fn check_enabled(tool: &ToolRef<'_>) -> Result<()> {
-    if tool.status() == ToolStatus::Disabled {
-        let name = tool.name();
-        let error = Error::new(Code::ToolNotImplemented, format!("`{name}` is disabled"));
-        let route = format!("POST /api/tools/{name}/enable");
-        return Err(error.with_next_step(&format!("toolcrib enable {name}"), &route, "enables it"));
-    }
-    Ok(())
-}
-
-/// Applies the policy's verdict. `consent` is the confirmation that `Ask` demands. The error names the rule that
-/// decided, because the most specific of several matching rules applies and the strictest of several files.
-pub(super) fn check_policy(tool: &ToolRef<'_>, consent: bool) -> Result<()> {
-    let name = tool.name();
-    match tool.verdict() {
-        Verdict::Allow => Ok(()),
-        Verdict::Ask if consent => Ok(()),
-        Verdict::Ask => {
-            let reason = describe_rule(tool);
-            let message = format!("`{name}` needs consent before each call ({reason})");
-            let error = Error::new(Code::Forbidden, message);
-            Err(error.with_next_step("toolcrib call --yes", "\"yes\": true", "gives it"))
-        }
-        Verdict::Deny => {
-            let reason = describe_rule(tool);
-            let source = tool.source();
-            let message =
-                format!("`{name}` is denied ({reason}); to allow it, change the rules under `tools` of `{source}`");
-            Err(Error::new(Code::Forbidden, message))
-        }
-        // `find_tool` has refused hidden tools already; the same answer here must not reveal that the tool exists.
-        Verdict::Hide => Err(Error::new(Code::ToolNotImplemented, format!("no tool named `{name}`"))),
-    }
-}
-
-/// Describes why a tool has its verdict: ``rule `delete_*: deny` ``, spelled as in the configuration. Without a
-/// matching rule it is the default of a built-in tool.
-fn describe_rule(tool: &ToolRef<'_>) -> String {
-    match tool.deciding_rule() {
-        Some(rule) => format!("rule `{}: {}`", sanitize_truncated(&rule.glob, 80), rule.verdict.as_str()),
-        None => "its default".to_owned(),
-    }
 }
