@@ -32,7 +32,7 @@ impl Registry {
             opened => return opened,
         };
         match options.head_file.clone() {
-            Some(head_file) if head_file.read() != Ok(None) => {
+            Some(head_file) if head_file.read().await != Ok(None) => {
                 let head_file = head_file.with_store_damage(StoreState::Damaged, &error.message);
                 // Nothing can be read: serve an empty store in memory, marked as damaged.
                 if let Some(damaged) = &options.store {
@@ -85,8 +85,10 @@ impl Registry {
         if snapshot.ensure_usable().is_err() {
             return;
         }
+        let builtins = snapshot.effective_sources.values().filter(|source| source.kind.is_builtin());
         let mut changed = Vec::new();
-        for source in snapshot.effective_sources.values().filter(|source| source.kind.is_builtin()) {
+        // The files that an untrusted source names are not read.
+        for source in builtins.filter(|source| snapshot.ensure_trusted(&source.id).is_ok()) {
             let known = snapshot.inventory.source(&source.id).and_then(|state| state.manifest);
             let references = self.state.connectors.secret_files().read_for(&source.kind).await;
             let tools = self.state.connectors.builtins().load_source(source, &references);

@@ -66,7 +66,7 @@ impl StoreMaintenance<'_> {
         let store_damage = self.registry.state.options.head_file.as_ref().and_then(|head| head.store_damage.clone());
         let mut damage = JournalDamage { store: store_damage, ..JournalDamage::default() };
         let mut head_check =
-            HeadCheck::new(JournalPosition::default(), self.registry.state.remembered_position(&mut damage));
+            HeadCheck::new(JournalPosition::default(), self.registry.state.remembered_position(&mut damage).await);
         // Replay the journal.
         for stored in self.read_journal(&mut damage).await? {
             let entry = JournalEntry::parse(stored);

@@ -199,7 +199,7 @@ impl State {
         // Read before the records: a writer commits first and updates the head file afterwards, so a head file that is
         // ahead of the records read later is damage, never a race. Reading it afterwards would report a record that
         // another process committed in between as lost.
-        let remembered = self.remembered_position(&mut damage);
+        let remembered = self.remembered_position(&mut damage).await;
         let remembered_seq = remembered.as_ref().map_or(0, |position| position.seq);
         let mut head_check = HeadCheck::new(writer.position.clone(), remembered);
         let mut after = head_check.read_after();
@@ -303,8 +303,8 @@ impl State {
     }
 
     /// Returns the position in the head file. A file that cannot be read counts as damage until it can be read again.
-    pub(crate) fn remembered_position(&self, damage: &mut JournalDamage) -> Option<JournalPosition> {
-        let remembered = self.options.head_file.as_ref()?.read();
+    pub(crate) async fn remembered_position(&self, damage: &mut JournalDamage) -> Option<JournalPosition> {
+        let remembered = self.options.head_file.as_ref()?.read().await;
         if matches!(damage.head, Some(Damage::HeadUnreadable { .. })) {
             damage.head = None;
         }

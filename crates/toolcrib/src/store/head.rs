@@ -110,8 +110,13 @@ impl HeadFile {
 
     /// Returns the position of the last record known to have been written; `None` if the file has none for this store.
     /// A file that exists and cannot be read or parsed is damage: it is the evidence against a journal that was cut.
-    pub(crate) fn read(&self) -> Result<Option<JournalPosition>, Damage> {
-        let position = self.read_all()?.remove(&self.key);
+    pub(crate) async fn read(&self) -> Result<Option<JournalPosition>, Damage> {
+        // On a blocking thread, although the file is small: a writer holds the writer lock meanwhile, and on a file
+        // system that hangs it must not take an async thread with it. The thread costs tens of microseconds, much less
+        // than the transaction of a write, and maintenance reads only after the store has changed.
+        let head = self.clone();
+        let read = tokio::task::spawn_blocking(move || head.read_all()).await;
+        let position = read.unwrap_or_else(|error| Err(self.unreadable(&error)))?.remove(&self.key);
         if let Some(position) = &position {
             self.progress.remembered.fetch_max(position.seq, Ordering::Relaxed);
         }
@@ -120,17 +125,21 @@ impl HeadFile {
 
     /// Reads the positions of all stores.
     fn read_all(&self) -> Result<PositionsByStore, Damage> {
-        let unreadable = |error: &dyn std::fmt::Display| Damage::HeadUnreadable {
-            reason: format!(
-                "the head file `{}`, which records the length of the journal, cannot be read: {error}",
-                self.path().display()
-            ),
-        };
         match fs::read(self.path()) {
-            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| unreadable(&error)),
+            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| self.unreadable(&error)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(PositionsByStore::new()),
-            Err(error) => Err(unreadable(&error)),
+            Err(error) => Err(self.unreadable(&error)),
         }
+    }
+
+    /// Returns the damage of a head file that cannot be read.
+    fn unreadable(&self, error: &dyn std::fmt::Display) -> Damage {
+        let path = self.path();
+        let reason = format!(
+            "the head file `{}`, which records the length of the journal, cannot be read: {error}",
+            path.display()
+        );
+        Damage::HeadUnreadable { reason }
     }
 
     /// Writes a position, unless a later one is in the file already.
@@ -218,17 +227,17 @@ mod tests {
         let data = tempfile::tempdir().unwrap();
         let inside = HeadFile::new(data.path(), &data.path().join("toolcrib.db"));
         let other = HeadFile::new(data.path(), &data.path().join("other.db"));
-        assert_eq!(inside.read(), Ok(None));
+        assert_eq!(inside.read().await, Ok(None));
         inside.remember(position(3)).await.unwrap();
         other.remember(position(7)).await.unwrap();
         // Another process that is behind does not overwrite a newer position.
         HeadFile::new(data.path(), &data.path().join("toolcrib.db")).remember(position(2)).await.unwrap();
-        assert_eq!((inside.read(), other.read()), (Ok(Some(position(3))), Ok(Some(position(7)))));
+        assert_eq!((inside.read().await, other.read().await), (Ok(Some(position(3))), Ok(Some(position(7)))));
         let text: PositionsByStore = serde_json::from_slice(&fs::read(inside.path()).unwrap()).unwrap();
         let outside = format!("sqlite:{}", data.path().canonicalize().unwrap().join("other.db").display());
         assert_eq!(text.keys().collect::<Vec<_>>(), ["default", &outside]);
         inside.reset(position(1)).await.unwrap();
-        assert_eq!(inside.read(), Ok(Some(position(1))));
+        assert_eq!(inside.read().await, Ok(Some(position(1))));
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt;
@@ -252,7 +261,7 @@ mod tests {
             written.unwrap();
         }
         let head = HeadFile::new(data.path(), &data.path().join("toolcrib.db"));
-        assert_eq!(head.read(), Ok(Some(position(64))));
+        assert_eq!(head.read().await, Ok(Some(position(64))));
     }
 
     #[tokio::test]
@@ -261,11 +270,11 @@ mod tests {
         let head = HeadFile::new(data.path(), &data.path().join("toolcrib.db"));
         for content in ["", "{", "[]", r#"{"default":7}"#] {
             fs::write(head.path(), content).unwrap();
-            assert!(matches!(head.read(), Err(Damage::HeadUnreadable { .. })), "{content}");
+            assert!(matches!(head.read().await, Err(Damage::HeadUnreadable { .. })), "{content}");
             head.remember(position(1)).await.unwrap_err();
             assert_eq!(fs::read_to_string(head.path()).unwrap(), content, "it is left as evidence");
         }
         head.reset(position(1)).await.unwrap();
-        assert_eq!(head.read(), Ok(Some(position(1))));
+        assert_eq!(head.read().await, Ok(Some(position(1))));
     }
 }

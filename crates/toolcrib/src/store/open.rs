@@ -62,7 +62,7 @@ async fn open_file_with_head(path: PathBuf, data: &Path) -> Result<OpenedStore> 
     }
     let head = HeadFile::new(data, &path);
     // Never used before: create it.
-    if head.read() == Ok(None) {
+    if head.read().await == Ok(None) {
         return Ok(OpenedStore { store: Arc::new(SqliteStore::open_file(path).await?), head: Some(head) });
     }
     // Used before: anything but a readable store is damage. An unreadable head file counts as used before, too.
