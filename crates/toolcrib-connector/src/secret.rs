@@ -114,7 +114,7 @@ pub fn file_paths(kind: &SourceKind) -> BTreeSet<String> {
     for kind in [Some(kind), filled.as_deref()].into_iter().flatten() {
         // The traversal visits every configurable text; its result is not used.
         let visited: Result<SourceKind, Infallible> = kind.try_map_texts(|text| {
-            // Most texts have none, and this runs for every use of a source.
+            // Most texts have none.
             if text.contains("${file:") {
                 paths.extend(file_paths_in(text));
             }

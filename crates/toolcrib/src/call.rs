@@ -248,6 +248,7 @@ impl Dispatcher {
         let _permit = acquire_call_permit(&slot, source, &mut call).await?;
         let guard = self.admit_call(&slot, source, call.context, &mut call.deadline).await?;
         let result = slot.connector.call(&call).await;
+        self.refresher.compare_values(source, &slot.references);
         let result = guard.report(result)?;
         // Servers that repeat their credentials, e.g. a header with a token, do it in error results. Successful results
         // pass unchanged.
@@ -264,6 +265,7 @@ impl Dispatcher {
         let slot = self.state.connectors.slot(source);
         let guard = self.admit_call(&slot, source, request.context, &mut request.deadline).await?;
         let result = slot.connector.request(&request).await;
+        self.refresher.compare_values(source, &slot.references);
         guard.report(result)
     }
 

@@ -35,6 +35,8 @@ struct KnownValues {
     redactor: Option<Arc<Redactor>>,
     /// The newest values of the configuration; they are among `values`. `None` before the first use.
     configured: Option<ReferenceValues>,
+    /// Whether `configured` was read and not taken by `take_new_values` yet.
+    is_new: bool,
 }
 
 impl SourceReferences {
@@ -49,9 +51,20 @@ impl SourceReferences {
         let is_known = self.known.lock().configured.as_ref() == Some(&values);
         if !is_known {
             self.add(secret_values(&self.kind, &values));
-            self.known.lock().configured = Some(values.clone());
+            let mut known = self.known.lock();
+            known.configured = Some(values.clone());
+            known.is_new = true;
         }
         values
+    }
+
+    /// Returns the newest values if they differ from those before and were not returned yet.
+    pub fn take_new_values(&self) -> Option<ReferenceValues> {
+        let mut known = self.known.lock();
+        if !std::mem::take(&mut known.is_new) {
+            return None;
+        }
+        known.configured.clone()
     }
 
     /// Returns the redactor for all values so far. Building one compiles an automaton, so it is kept until values are
@@ -114,6 +127,9 @@ mod tests {
         for token in ["first-token", "second-token"] {
             std::fs::write(&file, token).unwrap();
             assert_eq!(references.read().await.resolve(&text).unwrap(), token);
+            assert_eq!(references.take_new_values().unwrap().resolve(&text).unwrap(), token);
+            references.read().await;
+            assert!(references.take_new_values().is_none(), "the value is the same");
         }
         references.add_credential("granted-token");
         let redacted = references.redactor().redact("first-token second-token granted-token").into_owned();

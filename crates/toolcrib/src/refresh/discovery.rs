@@ -176,8 +176,7 @@ impl Refresher {
         let slot = self.state.connectors.slot(source);
         // Read once: the fingerprint is that of the values with which the connector connects.
         let references = Arc::new(slot.references.read().await);
-        let fingerprint = self.state.connection_fingerprint(source, &references);
-        self.state.publish_fingerprints(&[(source, fingerprint)]);
+        let fingerprint = self.state.publish_values(source, &references);
         let timeout = self.discovery_timeout(source, status.checked_at.is_some());
         let same_connection = fingerprint.is_some() && fingerprint == status.connection_fingerprint;
         let is_loaded = self.state.snapshot().catalog.source(&source.id).is_some();
@@ -301,7 +300,7 @@ impl Refresher {
             // The reader's timeout is no attempt of its own and must not supersede a discovery that is still running.
             started_at: status.started_at,
             duration_ms: waited_ms.unsigned_abs(),
-            attempted_fingerprint: snapshot.connection_fingerprints.get(id).copied().flatten(),
+            attempted_fingerprint: snapshot.connection_fingerprint(id),
             previous_status: status,
         };
         let message = format!("it was not discovered within {}", format_duration(waited));

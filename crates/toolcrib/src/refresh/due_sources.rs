@@ -13,9 +13,10 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use toolcrib_core::freshness::Freshness;
-use toolcrib_core::{SourceId, Timestamp};
+use toolcrib_core::{Source, SourceId, Timestamp};
 
 use super::{Refresh, RefreshOutcome, Refresher};
+use crate::secret::SourceReferences;
 use crate::trace::Trace;
 
 /// Time after which another background refresh may start, although discoveries of the last one may still be running.
@@ -128,26 +129,42 @@ impl Refresher {
         required: RequiredFreshness,
         among: Option<&[SourceId]>,
     ) -> Vec<RefreshOutcome> {
-        self.ensure_with(required, among, ConnectionAfterDiscovery::Close, None).await
+        if required != RequiredFreshness::Cached {
+            // A rewritten secret file changes the connection data, which makes a list outdated whatever its age.
+            self.state.check_references(among).await;
+        }
+        self.discover_due(required, among, ConnectionAfterDiscovery::Close, None).await
     }
 
     /// Discovers the source of a call if it was never discovered, and keeps its connection open. `trace` is the call.
     pub(crate) async fn ensure_discovered_for_call(self: &Arc<Self>, id: &SourceId, trace: Option<&Trace>) {
         let among = Some(std::slice::from_ref(id));
-        self.ensure_with(RequiredFreshness::Discovered, among, ConnectionAfterDiscovery::Keep, trace).await;
+        if self.state.snapshot().freshness(id, self.state.now()) == Freshness::Missing {
+            // A rewritten secret file ends the backoff period of a source that failed. With a list, the call reads no
+            // file here: it uses an open connection, or opens one with the current values (`compare_values`).
+            self.state.check_references(among).await;
+        }
+        self.discover_due(RequiredFreshness::Discovered, among, ConnectionAfterDiscovery::Keep, trace).await;
     }
 
-    async fn ensure_with(
+    /// Compares the values with which a call has connected with those of the source's tool list. A list of other
+    /// credentials is stale, and is refreshed in the background.
+    pub(crate) fn compare_values(self: &Arc<Self>, source: &Source, references: &SourceReferences) {
+        let Some(values) = references.take_new_values() else { return };
+        self.state.publish_values(source, &values);
+        if self.state.options.revalidate && self.state.snapshot().has_connection_changed(&source.id) {
+            self.revalidate(vec![source.id.clone()], ConnectionAfterDiscovery::Close, None);
+        }
+    }
+
+    /// Runs the discoveries that `required` demands, and waits for them.
+    async fn discover_due(
         self: &Arc<Self>,
         required: RequiredFreshness,
         among: Option<&[SourceId]>,
         connection: ConnectionAfterDiscovery,
         trace: Option<&Trace>,
     ) -> Vec<RefreshOutcome> {
-        if required != RequiredFreshness::Cached {
-            // A rewritten secret file changes the connection data, which makes a list outdated whatever its age.
-            self.state.check_references(among).await;
-        }
         let due = self.sources_to_discover(required, among, BackoffPolicy::Respect, connection, trace);
         if due.is_empty() {
             return Vec::new();

@@ -228,7 +228,7 @@ impl Sources<'_> {
             inventory_hash: catalog_source
                 .map(|catalog_source| catalog_source.segment.fingerprint())
                 .or(state.manifest),
-            config_hash: snapshot.connection_fingerprints.get(id).copied().flatten().or(status.connection_fingerprint),
+            config_hash: snapshot.connection_fingerprint(id).or(status.connection_fingerprint),
             last_checked: status.checked_at.or(last_attempt_at(&status)),
             last_error: config_error.or_else(|| last_error(&status, &slot_status)),
             ttl_ms: source.settings.ttl().as_millis() as u64,

@@ -58,7 +58,8 @@ impl Sources<'_> {
         let source =
             self.effective(id).ok_or_else(|| self.registry.state.snapshot().unknown_source_error(id.as_str()))?;
         let now = self.registry.state.now();
-        let fingerprint = self.registry.state.read_fingerprint(&source).await;
+        let references = self.registry.state.connectors.secret_files().read_for(&source.kind).await;
+        let fingerprint = self.registry.state.publish_values(&source, &references);
         // As after a discovery of this process: fresh, without failures.
         let status = SourceStatus {
             started_at: now,

@@ -5,10 +5,13 @@
 //! for new or changed ones it is computed at once if they name no file, and is unknown otherwise. The writer that
 //! published such a source reads its files after the writer lock is released and swaps the fingerprint in, before its
 //! own caller continues. Other readers may see the snapshot in between. An unknown fingerprint means to them what it
-//! means everywhere: nothing is known to have changed, so the list is as fresh as its age says. A reader that can wait
-//! reads the files itself first ([`State::check_references`]).
+//! means everywhere: nothing is known to have changed, so the list is as fresh as its age says.
+//!
+//! Later changes of a file are noticed where it is read anyway, by discoveries, new connections and API requests
+//! ([`State::publish_values`]), and by readers of lists, which can wait ([`State::check_references`]). A call over an
+//! open connection reads no file.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use futures_util::{StreamExt, stream};
@@ -17,61 +20,56 @@ use toolcrib_core::{Source, SourceId};
 
 use super::publish::WriterState;
 use super::{Snapshot, State};
-use crate::secret::{ReferenceValues, file_paths};
+use crate::secret::{ReferenceValues, SecretFiles, file_paths};
 
 /// Maximum number of sources whose files are read at once, each file on a thread of its own.
 const MAX_PARALLEL_SOURCES: usize = 32;
 
+/// What a source connects to, as far as this process knows it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ConnectionFingerprint {
+    /// Keyed hash of address, command and credentials; `None` when a reference cannot be resolved in this process, or
+    /// its file was not read yet.
+    hash: Option<Fingerprint>,
+    /// Files that the references name. Found once for each declaration: it takes a walk over the whole configuration.
+    files: Arc<BTreeSet<String>>,
+}
+
 impl State {
-    /// Reads references again where their values may have changed, and publishes the new connection fingerprints. A
-    /// source whose fingerprint changed becomes stale.
+    /// Reads files of references again, and publishes the new connection fingerprints. A source whose fingerprint
+    /// changed becomes stale. The environment of a process does not change, so only files can.
     pub(crate) async fn check_references(&self, among: Option<&[SourceId]>) {
         let snapshot = self.snapshot();
-        // The environment of a process does not change; a file may be rewritten, and trust may have been granted.
-        let may_have_changed = |source: &Source| {
-            !snapshot.connection_fingerprints.contains_key(&source.id) || !file_paths(&source.kind).is_empty()
-        };
         let all = among.is_none().then(|| snapshot.effective_sources.values()).into_iter().flatten();
         let some = among.unwrap_or_default().iter().filter_map(|id| snapshot.effective_sources.get(id));
-        // The references of a source that must not be contacted are not resolved: an untrusted file could name any
-        // secret of the user.
-        let is_trusted = |source: &Source| snapshot.ensure_trusted(&source.id).is_ok();
-        let candidates = all.chain(some).filter(|source| is_trusted(source) && may_have_changed(source));
-        let read = self.read_references(candidates.cloned().collect()).await;
-        self.publish_values(&read);
+        let with_files = all.chain(some).filter_map(|source| match snapshot.connection_fingerprints.get(&source.id) {
+            Some(known) => (!known.files.is_empty()).then(|| (source.clone(), known.files.clone())),
+            // Not trusted, or trusted since the snapshot was published.
+            None => Some((source.clone(), Arc::new(file_paths(&source.kind)))),
+        });
+        self.read_and_publish(with_files.collect()).await;
     }
 
-    /// Reads the references of a source, publishes its connection fingerprint and returns it.
-    pub(crate) async fn read_fingerprint(&self, source: &Source) -> Option<Fingerprint> {
-        let values = self.connectors.secret_files().read_for(&source.kind).await;
-        let fingerprint = self.connection_fingerprint(source, &values);
-        self.publish_fingerprints(&[(source, fingerprint)]);
-        fingerprint
-    }
-
-    /// Publishes connection fingerprints. Does nothing for a source whose configuration or trust has changed since.
-    pub(crate) fn publish_fingerprints(&self, fingerprints: &[(&Source, Option<Fingerprint>)]) {
-        let snapshot = self.snapshot.load();
-        let is_known = |(source, fingerprint): &(&Source, Option<Fingerprint>)| {
-            snapshot.connection_fingerprints.get(&source.id) == Some(fingerprint)
-        };
-        if !fingerprints.iter().all(is_known) {
-            self.update_snapshot(|snapshot| snapshot.set_connections(fingerprints));
+    /// Publishes the connection fingerprint of a source with these values, and returns it. Publishes nothing if the
+    /// configuration or the trust of the source has changed since.
+    pub(crate) fn publish_values(&self, source: &Source, values: &ReferenceValues) -> Option<Fingerprint> {
+        let hash = values.connection_fingerprint(&self.store_key, &source.kind);
+        let known = self.snapshot.load().connection_fingerprints.get(&source.id).map(|known| known.hash);
+        if known != Some(hash) {
+            self.update_snapshot(|snapshot| snapshot.set_connection(source, hash));
         }
-    }
-
-    /// Returns the connection fingerprint of a source with the given values.
-    pub(crate) fn connection_fingerprint(&self, source: &Source, values: &ReferenceValues) -> Option<Fingerprint> {
-        values.connection_fingerprint(&self.store_key, &source.kind)
+        hash
     }
 
     /// Reads the files of sources that were published without, and publishes what depends on them: the connection
     /// fingerprints, and built-in tools whose `roots` are in a file.
     pub(super) async fn resolve_published(&self, sources: BTreeMap<SourceId, Arc<Source>>) {
+        let with_files = sources.into_values().map(|source| {
+            let files = Arc::new(file_paths(&source.kind));
+            (source, files)
+        });
+        let read = self.read_and_publish(with_files.collect()).await;
         let snapshot = self.snapshot();
-        let is_needed = |source: &Arc<Source>| source.kind.is_builtin() || snapshot.ensure_trusted(&source.id).is_ok();
-        let read = self.read_references(sources.into_values().filter(is_needed).collect()).await;
-        self.publish_values(&read);
         for (source, values) in read.iter().filter(|(source, _)| source.kind.is_builtin()) {
             let is_discovered = snapshot.inventory.source(&source.id).is_some_and(|state| state.manifest.is_some());
             if is_discovered && snapshot.is_enabled(&source.id) {
@@ -80,13 +78,30 @@ impl State {
         }
     }
 
+    /// Reads the files of several sources, and publishes their fingerprints. Leaves out sources that are not trusted: an
+    /// untrusted file could name any secret of the user.
+    async fn read_and_publish(
+        &self,
+        mut sources: Vec<(Arc<Source>, Arc<BTreeSet<String>>)>,
+    ) -> Vec<(Arc<Source>, ReferenceValues)> {
+        let snapshot = self.snapshot();
+        sources.retain(|(source, _)| snapshot.ensure_trusted(&source.id).is_ok());
+        let files: &SecretFiles = self.connectors.secret_files();
+        let read = async |(source, paths): (Arc<Source>, Arc<BTreeSet<String>>)| (source, files.read_all(&paths).await);
+        let read: Vec<_> = stream::iter(sources).map(read).buffer_unordered(MAX_PARALLEL_SOURCES).collect().await;
+        for (source, values) in &read {
+            self.publish_values(source, values);
+        }
+        read
+    }
+
     /// Returns the fingerprints of sources that are new, or have other connection data than in the current snapshot.
     /// Those that need a file are unknown, and the writer is left to read it. Called with the writer lock held.
     pub(super) fn changed_connections(
         &self,
         writer: &mut WriterState,
         sources: &BTreeMap<SourceId, Arc<Source>>,
-    ) -> BTreeMap<SourceId, Option<Fingerprint>> {
+    ) -> BTreeMap<SourceId, ConnectionFingerprint> {
         let before = self.snapshot();
         let mut changed = BTreeMap::new();
         for (id, source) in sources {
@@ -94,54 +109,45 @@ impl State {
             if is_known || before.ensure_trusted(id).is_err() {
                 continue;
             }
-            let fingerprint = if file_paths(&source.kind).is_empty() {
-                self.connection_fingerprint(source, &ReferenceValues::default())
+            let files = Arc::new(file_paths(&source.kind));
+            let hash = if files.is_empty() {
+                ReferenceValues::default().connection_fingerprint(&self.store_key, &source.kind)
             } else {
                 writer.unresolved.insert(id.clone(), source.clone());
                 None
             };
-            changed.insert(id.clone(), fingerprint);
+            changed.insert(id.clone(), ConnectionFingerprint { hash, files });
         }
         changed
-    }
-
-    /// Reads the files of several sources. Each file has its own deadline.
-    async fn read_references(&self, sources: Vec<Arc<Source>>) -> Vec<(Arc<Source>, ReferenceValues)> {
-        let read = async |source: Arc<Source>| {
-            let values = self.connectors.secret_files().read_for(&source.kind).await;
-            (source, values)
-        };
-        stream::iter(sources).map(read).buffer_unordered(MAX_PARALLEL_SOURCES).collect().await
-    }
-
-    /// Publishes the fingerprints of values that were read.
-    fn publish_values(&self, read: &[(Arc<Source>, ReferenceValues)]) {
-        let fingerprints: Vec<(&Source, Option<Fingerprint>)> =
-            read.iter().map(|(source, values)| (&**source, self.connection_fingerprint(source, values))).collect();
-        self.publish_fingerprints(&fingerprints);
     }
 }
 
 impl Snapshot {
+    /// Returns the keyed hash of what a source connects to, if it is known and the source is trusted.
+    pub(crate) fn connection_fingerprint(&self, id: &SourceId) -> Option<Fingerprint> {
+        self.connection_fingerprints.get(id).and_then(|known| known.hash)
+    }
+
     /// Whether a source connects as this configuration says, with references unresolved.
     pub(super) fn has_connection(&self, source: &Source) -> bool {
         self.effective_sources.get(&source.id).is_some_and(|known| known.kind == source.kind)
     }
 
     /// Replaces changed fingerprints, and drops those of sources that are removed or not trusted.
-    pub(super) fn replace_connections(&mut self, changed: &BTreeMap<SourceId, Option<Fingerprint>>) {
+    pub(super) fn replace_connections(&mut self, changed: &BTreeMap<SourceId, ConnectionFingerprint>) {
         let mut fingerprints = BTreeMap::clone(&self.connection_fingerprints);
         fingerprints.retain(|id, _| self.effective_sources.contains_key(id) && self.ensure_trusted(id).is_ok());
         fingerprints.extend(changed.clone());
         self.connection_fingerprints = Arc::new(fingerprints);
     }
 
-    /// Sets fingerprints, except for sources that have another configuration or are not trusted.
-    fn set_connections(&mut self, fingerprints: &[(&Source, Option<Fingerprint>)]) {
-        let is_current = |source: &Source| self.has_connection(source) && self.ensure_trusted(&source.id).is_ok();
-        let current = fingerprints.iter().filter(|(source, _)| is_current(source));
-        let current: Vec<_> = current.map(|(source, fingerprint)| (source.id.clone(), *fingerprint)).collect();
-        Arc::make_mut(&mut self.connection_fingerprints).extend(current);
+    /// Sets a fingerprint, unless the source has another configuration by now or is not trusted.
+    fn set_connection(&mut self, source: &Source, hash: Option<Fingerprint>) {
+        if !self.has_connection(source) || self.ensure_trusted(&source.id).is_err() {
+            return;
+        }
+        let known = Arc::make_mut(&mut self.connection_fingerprints).entry(source.id.clone());
+        known.or_insert_with(|| ConnectionFingerprint { hash, files: Arc::new(file_paths(&source.kind)) }).hash = hash;
     }
 }
 
@@ -198,7 +204,7 @@ mod tests {
         }
 
         fn fingerprint(&self) -> Option<Fingerprint> {
-            self.registry.state.snapshot().connection_fingerprints[&id("secret")]
+            self.registry.state.snapshot().connection_fingerprint(&id("secret"))
         }
 
         fn freshness(&self) -> Freshness {
@@ -230,6 +236,15 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_call_of_a_discovered_tool_reads_no_file() {
+        let fixture = Fixture::open().await;
+        let _hung = fixture.registry.state.connectors.secret_files().hang(fixture.token.to_str().unwrap());
+        let started = tokio::time::Instant::now();
+        fixture.registry.call("secret__push", json!({})).await.unwrap();
+        assert_eq!(started.elapsed(), Duration::ZERO, "the call does not wait for the file");
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_file_that_hangs_delays_no_write_of_another_source() {
         let fixture = Fixture::open().await;
         let path = fixture.token.to_str().unwrap();
@@ -252,6 +267,6 @@ mod tests {
         drop(hung);
         fixture.registry.state.check_references(None).await;
         let snapshot = fixture.registry.state.snapshot();
-        assert!(snapshot.connection_fingerprints[&id("other")].is_some(), "the file is read once it can be");
+        assert!(snapshot.connection_fingerprint(&id("other")).is_some(), "the file is read once it can be");
     }
 }

@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use toolcrib_catalog::Catalog;
 use toolcrib_config::{ConfigDiagnostic, Override, overrides_from_env};
-use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::freshness::{Freshness, MAX_BACKOFF};
 use toolcrib_core::inventory::{Inventory, Origin, SourceState};
 use toolcrib_core::text::closest_match;
 use toolcrib_core::tool::ToolName;
 use toolcrib_core::{Code, Error, Result, Source, SourceId, Timestamp};
 
+use super::connection_fingerprints::ConnectionFingerprint;
 use super::damage::JournalDamage;
 use super::journal::Journal;
 use super::newer_records::NewerRecord;
@@ -33,9 +33,8 @@ pub(crate) struct Snapshot {
     pub(crate) effective_sources: Arc<BTreeMap<SourceId, Arc<Source>>>,
     /// Result of the latest discoveries of each source.
     pub(crate) statuses: Arc<BTreeMap<SourceId, SourceStatus>>,
-    /// Keyed hash of what each source connects to (address, command, credentials); `None` when a reference cannot be
-    /// resolved in this process, or its file was not read yet. Sources that are not trusted have none.
-    pub(crate) connection_fingerprints: Arc<BTreeMap<SourceId, Option<Fingerprint>>>,
+    /// What each trusted source connects to.
+    pub(super) connection_fingerprints: Arc<BTreeMap<SourceId, ConnectionFingerprint>>,
     /// Sources whose configuration is invalid, or that are blocked and unknown to the store.
     pub(crate) invalid_sources: Arc<BTreeMap<SourceId, ErrorSummary>>,
     /// Newest records of the journal, up to the inventory's version.
@@ -175,7 +174,7 @@ impl Snapshot {
     /// fresh as its age says.
     pub(crate) fn has_connection_changed(&self, id: &SourceId) -> bool {
         let discovered = self.statuses.get(id).and_then(|status| status.connection_fingerprint);
-        self.connection_fingerprints.get(id).copied().flatten().is_some_and(|current| discovered != Some(current))
+        self.connection_fingerprint(id).is_some_and(|current| discovered != Some(current))
     }
 
     /// Whether a failed source is still in its backoff period.
@@ -190,7 +189,7 @@ impl Snapshot {
     /// now does not count.
     pub(crate) fn has_failed_before(&self, id: &SourceId) -> bool {
         let Some(status) = self.statuses.get(id) else { return false };
-        let current = self.connection_fingerprints.get(id).copied().flatten();
+        let current = self.connection_fingerprint(id);
         status.failures > 0 && current.is_none_or(|current| status.attempted_fingerprint == Some(current))
     }
 

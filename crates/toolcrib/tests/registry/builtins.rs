@@ -8,9 +8,9 @@ use toolcrib::call::CallDeadline;
 use toolcrib::core::inventory::{Actor, Command};
 use toolcrib::core::policy::Verdict;
 use toolcrib::testkit::ScriptedSource;
-use toolcrib::{CallContext, Code};
+use toolcrib::{CallContext, Code, Registry, RegistryOptions, Trust, UntrustedFile};
 
-use crate::support::{agent, cached_tools, call, id, list_tools, open, open_yaml, output_text};
+use crate::support::{agent, cached_tools, call, config, id, list_tools, open, open_yaml, output_text};
 
 fn definition(name: &str) -> BuiltinDefinition {
     BuiltinDefinition::new(name, "A tool of the host", json!({"type": "object"})).unwrap()
@@ -191,4 +191,23 @@ async fn roots_in_a_file_are_read_when_another_process_opens_or_enables_the_sour
         let listed = call(&later, "file_list", json!({"path": path.to_string()})).await.unwrap();
         assert!(output_text(&listed).contains("where"), "{}", listed.content());
     }
+}
+
+/// Regression: the file in `roots` of an untrusted source was read, because built-in tools contact no server.
+#[tokio::test]
+async fn roots_of_an_untrusted_source_are_not_read() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().display();
+    std::fs::write(home.path().join("where"), format!("{path}\n")).unwrap();
+    let yaml = format!("sources: {{ core: {{ builtin: [file_list], roots: ['${{file:{path}/where}}'] }} }}");
+    let fixture = open_yaml(&yaml, &[]).await;
+    assert_eq!(cached_tools(&fixture), ["file_list"]);
+    let untrusted = UntrustedFile { reason: "the file is not trusted".to_owned(), sources: vec![id("core")] };
+    let trust = Trust { untrusted: Some(untrusted), ..Trust::default() };
+    let options = RegistryOptions { trust, ..fixture.options.clone() };
+    let later = Registry::open(config("sources: {}"), options).await.unwrap();
+    assert!(cached_tools(&later).is_empty(), "without the file there are no roots");
+    later.configuration().set_trust(Trust::default());
+    later.configuration().apply(&config(&yaml)).await.unwrap();
+    assert_eq!(cached_tools(&later), ["file_list"]);
 }

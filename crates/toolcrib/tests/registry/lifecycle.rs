@@ -9,7 +9,7 @@ use toolcrib::call::CallDeadline;
 use toolcrib::core::freshness::Freshness;
 use toolcrib::core::inventory::{Actor, Command};
 use toolcrib::refresh::RefreshStatus;
-use toolcrib::registry::{ConnectionState, HistoryQuery};
+use toolcrib::registry::{ConnectionState, DiscoveryStatus, HistoryQuery};
 use toolcrib::testkit::progress_channel;
 use toolcrib::{CallContext, Code};
 
@@ -256,10 +256,12 @@ async fn a_rotated_secret_file_is_used_by_the_next_connection() {
         let environment: serde_json::Map<String, Value> = serde_json::from_str(&output_text(&output)).unwrap();
         assert_eq!(environment["GRANTED"], json!(value));
     }
-    let second = fixture.sources().get(&id("s")).unwrap();
-    assert_ne!(first.config_hash, second.config_hash);
     // The list is discovered again, because it may be that of another account.
-    assert_ne!(first.last_checked, second.last_checked);
+    let source = || fixture.sources().get(&id("s")).unwrap();
+    let is_rediscovered = || source().last_checked != first.last_checked && source().status == DiscoveryStatus::Success;
+    wait_until("the list is discovered again", is_rediscovered).await;
+    let second = source();
+    assert_ne!(first.config_hash, second.config_hash);
     assert_eq!(second.freshness, Freshness::Fresh);
     // A forced refresh records the values with which it connected.
     std::fs::write(&token, "third-token").unwrap();
