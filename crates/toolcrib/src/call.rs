@@ -30,7 +30,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 use toolcrib_catalog::CatalogSource;
@@ -38,10 +37,12 @@ use toolcrib_core::source::{ResultText, SourceSettings};
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::time::format_duration;
 use toolcrib_core::tool::{ParsedToolName, parse_tool_name};
-use toolcrib_core::{Code, Error, Result, ResultExt, Source, SourceId, Timestamp};
+use toolcrib_core::{Code, Error, Result, ResultExt, Source, SourceId};
 
 use crate::connector::{CallFailure, SourceRequest, ToolCall, ToolCaller, ToolResult};
+use crate::connectors::Connectors;
 use crate::monitoring::Monitoring;
+use crate::options::RegistryOptions;
 use crate::refresh::Refresher;
 use crate::registry::Registry;
 use crate::result_pages::{PageShape, PageStore};
@@ -53,6 +54,7 @@ use arguments::{ValidatedArguments, ValidationPermits, invalid_arguments_error};
 use policy::{check_enabled, check_policy};
 use recorder::{CallError, CallProgress, CallRecorder};
 
+pub use crate::notice::CallFinished;
 pub use crate::result_pages::is_cursor as is_result_cursor;
 pub use builder::Call;
 pub(crate) use find_tool::{explain_source, find_tool};
@@ -62,29 +64,13 @@ pub use toolcrib_connector::{
     QuestionError, QuestionHandler, ResultPage, ResultPaging, SourceQuestion,
 };
 
-/// Summary of a call that ended, for subscribers and the activity log. Holds neither arguments nor result. Sent for
-/// every call that ended, refused ones included.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct CallFinished {
-    /// Name of the tool as lists show it; for an unknown tool, the name as requested.
-    pub tool: String,
-    /// Source of the tool; `None` when no tool was found.
-    pub source: Option<SourceId>,
-    /// Name of the caller.
-    pub caller: String,
-    /// `OK`, or the error code.
-    pub code: &'static str,
-    /// Time at which the call ended.
-    pub at: Timestamp,
-    /// Time from the request to the result, with the wait for a discovery.
-    pub elapsed_ms: u64,
-}
-
 /// Dispatches calls: finds the tool, checks policy and arguments, and sends the call to its source.
 #[derive(Debug)]
 pub(crate) struct Dispatcher {
     pub(crate) state: Arc<State>,
+    connectors: Arc<Connectors>,
     refresher: Arc<Refresher>,
+    options: Arc<RegistryOptions>,
     pub(crate) monitoring: Arc<Monitoring>,
     /// Large results that clients read page by page.
     pub(crate) result_pages: PageStore,
@@ -103,19 +89,27 @@ impl Registry {
     /// Returns at once; the connections are closed in the background.
     pub fn client_disconnected(&self, client: ClientId) {
         self.dispatcher.result_pages.remove_client(client);
-        for connector in self.state.connectors.connectors() {
-            self.state.tasks.spawn(async move { connector.client_disconnected(client).await });
+        for connector in self.connectors.connectors() {
+            self.tasks.spawn(async move { connector.client_disconnected(client).await });
         }
     }
 }
 
 impl Dispatcher {
-    pub(crate) fn new(state: Arc<State>, refresher: Arc<Refresher>, monitoring: Arc<Monitoring>) -> Dispatcher {
+    pub(crate) fn new(
+        state: &Arc<State>,
+        connectors: &Arc<Connectors>,
+        refresher: &Arc<Refresher>,
+        monitoring: &Arc<Monitoring>,
+        options: &Arc<RegistryOptions>,
+    ) -> Dispatcher {
         Dispatcher {
             result_pages: PageStore::new(state.node.clone()),
-            state,
-            refresher,
-            monitoring,
+            state: state.clone(),
+            connectors: connectors.clone(),
+            refresher: refresher.clone(),
+            options: options.clone(),
+            monitoring: monitoring.clone(),
             validation_permits: ValidationPermits::default(),
         }
     }
@@ -207,7 +201,7 @@ impl Dispatcher {
         let result = match source {
             Some(source) => self.send_call(source, call).await?,
             // A tool that the host program registered has no connection.
-            None => self.state.connectors.builtins().call(&call).await.map_err(CallFailure::into_error)?,
+            None => self.connectors.builtins().call(&call).await.map_err(CallFailure::into_error)?,
         };
         // Clean before the note is added and before the size is compared: only what the source sent needs it, and
         // removed characters do not count towards `result_limit`.
@@ -243,7 +237,7 @@ impl Dispatcher {
     /// Sends a call to its source and reports the outcome to the circuit breaker.
     async fn send_call(&self, source: &Source, mut call: ToolCall<'_>) -> Result<ToolResult> {
         self.state.snapshot().ensure_can_contact(&source.id)?;
-        let slot = self.state.connectors.slot(source);
+        let slot = self.connectors.slot(source);
         // Held until the call has ended.
         let _permit = acquire_call_permit(&slot, source, &mut call).await?;
         let guard = self.admit_call(&slot, source, call.context, &mut call.deadline).await?;
@@ -262,7 +256,7 @@ impl Dispatcher {
     /// Sends any other request to its source. The concurrency limit of tools does not apply.
     async fn send_request(&self, source: &Source, mut request: SourceRequest<'_>) -> Result<Box<RawValue>> {
         self.state.snapshot().ensure_can_contact(&source.id)?;
-        let slot = self.state.connectors.slot(source);
+        let slot = self.connectors.slot(source);
         let guard = self.admit_call(&slot, source, request.context, &mut request.deadline).await?;
         let result = slot.connector.request(&request).await;
         self.refresher.compare_values(source, &slot.references);
@@ -279,7 +273,7 @@ impl Dispatcher {
         trace: Option<&Trace>,
     ) -> Result<()> {
         let Some(id) = self.source_for_tool_name(name)? else {
-            if self.state.options.revalidate {
+            if self.options.revalidate {
                 // A bare name may belong to a source that is not discovered yet: a later call may find it.
                 self.refresher.refresh_in_background();
             }

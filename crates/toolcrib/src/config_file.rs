@@ -17,7 +17,7 @@ use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::text::sanitize;
 use toolcrib_core::{Code, Error, Result, ResultExt, SourceId};
 
-use crate::registry::{Trust, UntrustedFile};
+use crate::options::{Trust, UntrustedFile};
 
 pub use trust_store::trust_file;
 

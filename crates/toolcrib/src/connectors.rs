@@ -24,8 +24,8 @@ use toolcrib_core::{Source, SourceId};
 
 use crate::breaker::{Breaker, BreakerState, BreakerView, FailureStreak};
 use crate::connector::Connector;
+use crate::options::RegistryOptions;
 use crate::redact::Redactor;
-use crate::registry::RegistryOptions;
 use crate::secret::{SecretFiles, SourceReferences};
 use builtin::{BuiltinConnector, BuiltinTools};
 
@@ -46,7 +46,7 @@ pub(crate) struct Connectors {
     /// Reads the files that references name, for all sources.
     secret_files: Arc<SecretFiles>,
     /// Settings that connectors need: clock, guard, log directory, the factory of tests.
-    options: RegistryOptions,
+    options: Arc<RegistryOptions>,
     /// Receives what sources announce.
     pub(crate) source_events: SourceEvents,
 }
@@ -92,16 +92,16 @@ pub fn server_log_path(logs: &Path, id: &SourceId) -> PathBuf {
 
 impl Connectors {
     /// Creates the table without any connection.
-    pub(crate) fn new(options: &RegistryOptions, source_events: SourceEvents) -> Connectors {
+    pub(crate) fn new(options: Arc<RegistryOptions>, source_events: SourceEvents) -> Connectors {
         Connectors {
             slots: Mutex::default(),
-            builtins: Arc::new(BuiltinTools::new(options)),
+            builtins: Arc::new(BuiltinTools::new(&options)),
             #[cfg(feature = "mcp")]
             http_clients: Arc::default(),
             #[cfg(feature = "openapi")]
             api_clients: Arc::default(),
             secret_files: Arc::default(),
-            options: options.clone(),
+            options,
             source_events,
         }
     }
@@ -182,7 +182,13 @@ impl Connectors {
                 let clients = self.http_clients.clone();
                 let source_events = self.source_events.clone();
                 let source = source.clone();
-                Arc::new(mcp::McpConnector::new(source, &self.options, clients, source_events, references.clone()))
+                Arc::new(mcp::McpConnector::new(
+                    source,
+                    self.options.clone(),
+                    clients,
+                    source_events,
+                    references.clone(),
+                ))
             }
             #[cfg(not(feature = "openapi"))]
             SourceKind::OpenApi(_) => Arc::new(unsupported::UnsupportedConnector { feature: "openapi" }),

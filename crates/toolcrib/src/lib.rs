@@ -13,6 +13,8 @@
 pub mod call;
 pub mod config_file;
 mod maintenance;
+mod notice;
+mod options;
 pub mod refresh;
 pub mod registry;
 mod result_pages;

@@ -15,9 +15,12 @@ use tokio::time::Instant;
 use toolcrib_core::{Code, Error, Result, Timestamp};
 
 use crate::call::Dispatcher;
+use crate::connectors::Connectors;
+use crate::options::RegistryOptions;
 use crate::refresh::Refresher;
 use crate::state::State;
 use crate::store::{SourceStatus, StoreState};
+use crate::tasks::Tasks;
 
 /// Interval of maintenance: following other processes' writes and writing counts. A tick without changes costs one
 /// cheap statement of the store (`Store::change_counter`).
@@ -29,8 +32,12 @@ const MAINTENANCE_TIMEOUT: Duration = Duration::from_secs(15);
 #[derive(Debug)]
 pub(crate) struct Maintenance {
     state: Arc<State>,
+    connectors: Arc<Connectors>,
     refresher: Arc<Refresher>,
     dispatcher: Arc<Dispatcher>,
+    tasks: Tasks,
+    /// Whether to pick up what other processes write.
+    follow_writes: bool,
     last: Mutex<LastMaintenance>,
 }
 
@@ -57,15 +64,30 @@ pub struct StoreHealth {
 
 impl Maintenance {
     /// Starts with a working store.
-    pub(crate) fn new(state: Arc<State>, refresher: Arc<Refresher>, dispatcher: Arc<Dispatcher>) -> Maintenance {
+    pub(crate) fn new(
+        state: &Arc<State>,
+        connectors: &Arc<Connectors>,
+        refresher: &Arc<Refresher>,
+        dispatcher: &Arc<Dispatcher>,
+        tasks: &Tasks,
+        options: &RegistryOptions,
+    ) -> Maintenance {
         let last = Mutex::new(LastMaintenance { ran_at: Instant::now(), store: StoreState::Ok, ok_at: state.now() });
-        Maintenance { state, refresher, dispatcher, last }
+        Maintenance {
+            state: state.clone(),
+            connectors: connectors.clone(),
+            refresher: refresher.clone(),
+            dispatcher: dispatcher.clone(),
+            tasks: tasks.clone(),
+            follow_writes: options.follow_writes,
+            last,
+        }
     }
 
     /// Spawns the maintenance task. It runs until the registry closes.
     pub(crate) fn spawn(self: &Arc<Self>) {
         let maintenance = self.clone();
-        self.state.tasks.spawn_until_shutdown(async move {
+        self.tasks.spawn_until_shutdown(async move {
             let mut last_change = None;
             let mut ticks = tokio::time::interval(MAINTENANCE_INTERVAL);
             // After a pause, e.g. of a laptop that slept, one tick is enough.
@@ -76,7 +98,7 @@ impl Maintenance {
                         maintenance.maintain_connections();
                         maintenance.run_tick(&mut last_change).await;
                     }
-                    source = maintenance.state.connectors.source_events.next_changed_source() => {
+                    source = maintenance.connectors.source_events.next_changed_source() => {
                         maintenance.refresher.on_tools_changed(source);
                     }
                 }
@@ -90,10 +112,8 @@ impl Maintenance {
         if self.state.snapshot().ensure_usable().is_err() {
             return;
         }
-        for connector in
-            self.state.connectors.connectors().into_iter().filter(|connector| connector.needs_maintenance())
-        {
-            self.state.tasks.spawn_until_shutdown(async move { connector.maintain().await });
+        for connector in self.connectors.connectors().into_iter().filter(|connector| connector.needs_maintenance()) {
+            self.tasks.spawn_until_shutdown(async move { connector.maintain().await });
         }
     }
 
@@ -102,7 +122,7 @@ impl Maintenance {
     async fn run_tick(&self, last_change: &mut Option<u64>) {
         self.dispatcher.result_pages.remove_expired();
         let flushed = self.dispatcher.monitoring.usage.flush(&*self.state.store).await;
-        let followed = if self.state.options.follow_writes { self.follow_writes(last_change).await } else { Ok(()) };
+        let followed = if self.follow_writes { self.follow_writes(last_change).await } else { Ok(()) };
         if let Err(error) = &followed {
             tracing::warn!(%error, "records of other processes cannot be read; the current catalogue is still served");
         }
@@ -151,7 +171,7 @@ impl Maintenance {
 
     /// Fails if calls cannot be expected to work. The error names no path: `/readyz` is answered without credentials.
     pub(crate) fn check_ready(&self) -> Result<()> {
-        if self.state.tasks.shutdown().is_cancelled() {
+        if self.tasks.shutdown().is_cancelled() {
             return Err(Error::new(Code::StoreUnavailable, "the registry is closed"));
         }
         let snapshot = self.state.snapshot();

@@ -2,7 +2,7 @@
 //! Shared by refreshes and calls.
 
 use crate::metrics::{Metrics, MetricsSnapshot};
-use crate::registry::RegistryOptions;
+use crate::options::RegistryOptions;
 use crate::spans::SpanQueue;
 use crate::trace::Trace;
 use crate::usage::UsageCounters;

@@ -19,21 +19,22 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use parking_lot::Mutex;
-use serde::Serialize;
 use tokio::sync::{Semaphore, watch};
-use toolcrib_core::delta::{ToolChange, ToolRename};
-use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::freshness::Freshness;
-use toolcrib_core::source::SourceKind;
 use toolcrib_core::{Code, Error, Result, Source, SourceId};
 use tracing::field::display;
 
+use crate::connectors::Connectors;
 use crate::monitoring::Monitoring;
+use crate::options::RegistryOptions;
 use crate::registry::Registry;
 use crate::state::{Snapshot, State};
 use crate::store::ErrorSummary;
+use crate::tasks::Tasks;
 use crate::trace::Trace;
+use discovery::Discoverer;
 
+pub use crate::notice::{RefreshOutcome, RefreshStatus};
 pub use due_sources::{BackoffPolicy, ConnectionAfterDiscovery, PendingDiscovery, PendingSource, RequiredFreshness};
 
 /// Which sources to refresh, and how. The default refreshes all sources that are not fresh.
@@ -49,77 +50,22 @@ pub struct Refresh {
     pub trace: Option<Trace>,
 }
 
-/// Outcome of the refresh of one source: a delta, or an error.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct RefreshOutcome {
-    /// The refreshed source.
-    pub source: SourceId,
-    /// Tells whether the list changed, and whether the source answered.
-    pub status: RefreshStatus,
-    /// Whether the source was contacted by this refresh. False for built-in tools, for fresh lists, and when another
-    /// process discovered the source meanwhile.
-    pub contacted: bool,
-    /// Names as agents see them, here and in the fields below.
-    pub added: Vec<String>,
-    /// Tools whose definition changed, each with the class of the change.
-    pub changed: Vec<ToolChange>,
-    /// Tools that the source no longer offers.
-    pub removed: Vec<String>,
-    /// Likely renames; both names are in `removed` and `added` too.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub renamed: Vec<ToolRename>,
-    /// Number of tools that are as before.
-    pub unchanged: usize,
-    /// Fingerprint of the manifest that is served now.
-    pub inventory_hash: Option<Fingerprint>,
-    /// Duration of the refresh, with the wait for other discoveries.
-    pub elapsed_ms: u64,
-    /// Set if `status` is `failed`; the manifest above is then the last good one.
-    pub error: Option<ErrorSummary>,
-}
-
-/// Status of a finished refresh of one source.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum RefreshStatus {
-    /// The source answered and its list is new or changed.
-    Success,
-    /// The source answered with the known list.
-    Unchanged,
-    /// The list is recent enough; the source was not contacted.
-    Fresh,
-    /// The discovery failed; the last good list is still served.
-    Failed,
-    /// The source is disabled and was not contacted.
-    Disabled,
-}
-
-impl RefreshStatus {
-    /// Returns the name used in JSON, logs and metrics.
-    pub fn name(self) -> &'static str {
-        match self {
-            RefreshStatus::Success => "success",
-            RefreshStatus::Unchanged => "unchanged",
-            RefreshStatus::Fresh => "fresh",
-            RefreshStatus::Failed => "failed",
-            RefreshStatus::Disabled => "disabled",
-        }
-    }
-}
-
 /// Wait after an announced change, so that a burst of announcements leads to one refresh.
 const ANNOUNCEMENT_DEBOUNCE: Duration = Duration::from_millis(100);
 /// Minimum time between refreshes of a source that keeps announcing changes. Bounds the work that a server can cause by
 /// announcing changes in a loop.
 const MIN_ANNOUNCEMENT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Discovers the tool lists of sources: decides which are due, runs the discoveries and records their results.
-///
-/// More than twenty methods in three files: which sources are due, waiting for them, and one discovery.
+/// Keeps the tool lists of sources fresh: decides which are due, and lets requests wait for the same discoveries.
 #[derive(Debug)]
 pub struct Refresher {
     state: Arc<State>,
     monitoring: Arc<Monitoring>,
+    /// Runs one discovery.
+    pub(crate) discoverer: Discoverer,
+    tasks: Tasks,
+    /// Whether a stale list that was served is refreshed in the background.
+    revalidates: bool,
     in_flight: InFlightDiscoveries,
     /// Bounds the discoveries that run at once, whichever request started them.
     permits: Semaphore,
@@ -163,9 +109,27 @@ impl Registry {
 }
 
 impl Refresher {
-    pub(crate) fn new(state: Arc<State>, monitoring: Arc<Monitoring>) -> Refresher {
-        let permits = Semaphore::new(state.options.max_parallel_discoveries.max(1));
-        Refresher { state, monitoring, in_flight: InFlightDiscoveries::default(), permits }
+    pub(crate) fn new(
+        state: &Arc<State>,
+        connectors: &Arc<Connectors>,
+        monitoring: &Arc<Monitoring>,
+        options: &Arc<RegistryOptions>,
+        tasks: &Tasks,
+    ) -> Refresher {
+        Refresher {
+            state: state.clone(),
+            monitoring: monitoring.clone(),
+            discoverer: Discoverer {
+                state: state.clone(),
+                connectors: connectors.clone(),
+                monitoring: monitoring.clone(),
+                options: options.clone(),
+            },
+            tasks: tasks.clone(),
+            revalidates: options.revalidate,
+            in_flight: InFlightDiscoveries::default(),
+            permits: Semaphore::new(options.max_parallel_discoveries.max(1)),
+        }
     }
 
     /// See [`Registry::refresh`].
@@ -228,7 +192,7 @@ impl Refresher {
             return;
         }
         let refresher = self.clone();
-        self.state.tasks.spawn_until_shutdown(async move { refresher.coalesce_announcements(id).await });
+        self.tasks.spawn_until_shutdown(async move { refresher.coalesce_announcements(id).await });
     }
 
     /// Refreshes a source until it has no further announcements, at most once per [`MIN_ANNOUNCEMENT_INTERVAL`].
@@ -255,7 +219,7 @@ impl Refresher {
         let running = self.in_flight.running.lock().get(&id).cloned();
         let Some((_, mut running)) = running else { return };
         let state = self.state.clone();
-        self.state.tasks.spawn_until_shutdown(async move {
+        self.tasks.spawn_until_shutdown(async move {
             drop(running.wait_for(Option::is_some).await);
             let invalidate = async {
                 state.store.invalidate(&id).await?;
@@ -302,8 +266,8 @@ impl Refresher {
             return RefreshOutcome::new(id, RefreshStatus::Disabled);
         }
         if !refresh.force && snapshot.freshness(&id, self.state.now()) == Freshness::Fresh {
-            let outcome = RefreshOutcome { status: RefreshStatus::Fresh, ..self.current_outcome(&id, None) };
-            self.record_fresh_span(&source, &outcome, refresh.trace.as_ref());
+            let outcome = RefreshOutcome { status: RefreshStatus::Fresh, ..self.discoverer.current_outcome(&id, None) };
+            self.discoverer.record_fresh_span(&source, &outcome, refresh.trace.as_ref());
             return outcome;
         }
         // The receiver fails only if the registry closes before the discovery ends.
@@ -329,13 +293,13 @@ impl Refresher {
         let before = self.state.snapshot().source_status(id);
         running.insert(id.clone(), (source.clone(), run.clone()));
         let refresher = self.clone();
-        let shutdown = self.state.tasks.shutdown().clone();
+        let shutdown = self.tasks.shutdown().clone();
         let span = tracing::Span::current();
         let task = async move {
             // Dropping the discovery when the registry closes ends its connection and child process.
             let discovery = async {
                 let _permit = refresher.permits.acquire().await;
-                refresher.discover(&source, &refresh, &before).await
+                refresher.discoverer.discover(&source, &refresh, &before).await
             };
             let outcome = shutdown.run_until_cancelled(discovery).await;
             let mut running = refresher.in_flight.running.lock();
@@ -347,34 +311,7 @@ impl Refresher {
             // Fails only if every waiting caller has disconnected.
             let _ = done.send(outcome);
         };
-        self.state.tasks.spawn(tracing::Instrument::instrument(task, span));
+        self.tasks.spawn(tracing::Instrument::instrument(task, span));
         run
-    }
-
-    /// Returns the discovery timeout of a source. The first start of a stdio server gets more time, because e.g. `npx`
-    /// may have to install it. `known` is whether the source was ever discovered successfully, by any process on the
-    /// store.
-    fn discovery_timeout(&self, source: &Source, known: bool) -> Duration {
-        let is_first_start = matches!(source.kind, SourceKind::Stdio(_)) && !known;
-        if is_first_start { source.settings.first_start_timeout() } else { source.settings.discovery_timeout() }
-    }
-}
-
-impl RefreshOutcome {
-    /// Creates an outcome without changes.
-    fn new(source: SourceId, status: RefreshStatus) -> RefreshOutcome {
-        RefreshOutcome {
-            source,
-            status,
-            contacted: false,
-            added: Vec::new(),
-            changed: Vec::new(),
-            removed: Vec::new(),
-            renamed: Vec::new(),
-            unchanged: 0,
-            inventory_hash: None,
-            elapsed_ms: 0,
-            error: None,
-        }
     }
 }

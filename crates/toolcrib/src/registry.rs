@@ -7,7 +7,6 @@
 // Opening and closing.
 mod builder;
 mod open;
-mod options;
 
 // Commands that change the inventory.
 mod access_tokens;
@@ -45,15 +44,18 @@ use toolcrib_core::{Result, Timestamp};
 
 use crate::builtin::{BuiltinDefinition, BuiltinHandler};
 use crate::call::Dispatcher;
+use crate::connectors::Connectors;
 use crate::maintenance::Maintenance;
 use crate::node::NodeId;
 use crate::refresh::Refresher;
 use crate::state::State;
+use crate::tasks::Tasks;
 use token_counts::TokenCounter;
 
 pub use crate::breaker::{BreakerState, BreakerView};
 pub use crate::maintenance::StoreHealth;
-pub use crate::state::{DiscoveryStage, RegistryNotice};
+pub use crate::notice::{DiscoveryStage, RegistryNotice};
+pub use crate::options::{RegistryOptions, Trust, UntrustedFile};
 pub use access_tokens::{AccessTokens, CreatedToken, TokenView, random_secret, random_token};
 pub use api_requirements::{ApiRequirements, ApiServer, MissingScheme, api_requirements};
 pub use builder::RegistryBuilder;
@@ -63,7 +65,6 @@ pub use effective_config::Configuration;
 pub use enable::{EnableOutcome, EnableTarget, EnabledState};
 pub use history::{History, HistoryPage, HistoryQuery, HistoryRecord};
 pub use lockfile::Lockfiles;
-pub use options::{RegistryOptions, Trust, UntrustedFile};
 pub use source_view::{ConnectionState, DiscoveryStatus, SourceHealth, SourceView, Sources};
 pub use sources_version::{ListHints, SourcesVersion};
 pub use stats::{SourceStats, Statistics, Stats, ToolStats};
@@ -80,11 +81,15 @@ pub use verify::{StoreMaintenance, Verification};
 /// About twenty methods besides these groups and its constructors: those that programs call in every request.
 #[derive(Debug, Clone)]
 pub struct Registry {
+    options: Arc<RegistryOptions>,
+    pub(crate) connectors: Arc<Connectors>,
     pub(crate) state: Arc<State>,
     pub(crate) refresher: Arc<Refresher>,
     pub(crate) dispatcher: Arc<Dispatcher>,
     maintenance: Arc<Maintenance>,
     token_counter: Arc<TokenCounter>,
+    notices: broadcast::Sender<RegistryNotice>,
+    pub(crate) tasks: Tasks,
     /// Starts the shutdown when the last clone is dropped, which ends the registry's tasks, connections and processes.
     _shutdown_guard: Arc<DropGuard>,
 }
@@ -119,14 +124,14 @@ impl Registry {
     /// Adds a tool of the host program. It needs no configuration and lives as long as this process. Without a handler
     /// it is only listed, and the host executes it. Visible at once, without a record in the journal.
     pub fn register_builtin(&self, definition: BuiltinDefinition, handler: Option<BuiltinHandler>) -> Result<()> {
-        self.state.connectors.builtins().register(definition, handler)?;
+        self.connectors.builtins().register(definition, handler)?;
         self.state.publish_embedded();
         Ok(())
     }
 
     /// Subscribes to notices. A slow subscriber misses notices (`RecvError::Lagged`) instead of delaying the registry.
     pub fn subscribe(&self) -> broadcast::Receiver<RegistryNotice> {
-        self.state.notices.subscribe()
+        self.notices.subscribe()
     }
 
     /// Writes the counts, closes every connection and its process, and closes the store. Waits 15 seconds at most.
@@ -138,7 +143,7 @@ impl Registry {
     /// the process. Other clones can still read the last snapshot; their writes fail.
     pub async fn close_within(self, limit: Duration) {
         // The tasks first: the shutdown must have begun before connections are closed, or one could be reopened.
-        let ending = futures_util::future::join(self.state.tasks.close(), self.state.connectors.close_all());
+        let ending = futures_util::future::join(self.tasks.close(), self.connectors.close_all());
         if tokio::time::timeout(limit, ending).await.is_err() {
             tracing::warn!("some connections were not closed in time; they end with the process");
         }

@@ -34,14 +34,14 @@ use toolcrib_core::{Code, Error, Result, Source, SourceId, Timestamp};
 
 use crate::connectors::Connectors;
 use crate::node::NodeId;
-use crate::registry::{RegistryOptions, Trust};
+use crate::notice::RegistryNotice;
+use crate::options::{RegistryOptions, Trust};
 use crate::store::{Commit, CommitOutcome, DiscoveryCheck, SourceStatus, Store};
 use crate::tasks::Tasks;
 
 pub(crate) use damage::{HeadCheck, JournalDamage};
 pub(crate) use journal::{EntryStatus, JournalEntry, READ_BATCH_SIZE};
 pub(crate) use newer_records::NewerRecord;
-pub use publish::{DiscoveryStage, RegistryNotice};
 pub(crate) use publish::{PrecomputedDelta, WriterState};
 pub(crate) use snapshot::{EnvironmentOverrides, Snapshot};
 
@@ -56,7 +56,7 @@ pub(crate) struct State {
     pub(crate) store_key: [u8; 32],
     /// Identity of this process, with which its handles begin.
     pub(crate) node: NodeId,
-    pub(crate) options: RegistryOptions,
+    options: Arc<RegistryOptions>,
     /// Settings of the configuration that hold for all sources; replaced by `reconfigure`.
     pub(crate) settings: ArcSwap<ConfiguredSettings>,
     /// Extent of the trust in the project's file.
@@ -66,11 +66,11 @@ pub(crate) struct State {
     /// Current state for readers; replaced as a whole.
     snapshot: ArcSwap<Snapshot>,
     /// Sends to every subscriber of the registry.
-    pub(crate) notices: broadcast::Sender<RegistryNotice>,
+    notices: broadcast::Sender<RegistryNotice>,
     /// Told which sources changed; also holds the built-in tools.
-    pub(crate) connectors: Connectors,
+    connectors: Arc<Connectors>,
     /// Background tasks of the registry, such as closing connections of changed sources.
-    pub(crate) tasks: Tasks,
+    tasks: Tasks,
 }
 
 /// Settings of the configuration that hold for all sources.
@@ -109,9 +109,10 @@ impl State {
         store: Arc<dyn Store>,
         store_key: [u8; 32],
         config: &Config,
-        options: RegistryOptions,
+        options: Arc<RegistryOptions>,
         notices: broadcast::Sender<RegistryNotice>,
-        connectors: Connectors,
+        connectors: Arc<Connectors>,
+        tasks: Tasks,
     ) -> State {
         let snapshot = Snapshot {
             environment: EnvironmentOverrides::new(&options.environment),
@@ -128,7 +129,7 @@ impl State {
             snapshot: ArcSwap::from_pointee(snapshot),
             notices,
             connectors,
-            tasks: Tasks::default(),
+            tasks,
             options,
         }
     }
@@ -141,6 +142,12 @@ impl State {
     /// Returns the wall-clock time of the registry's clock.
     pub(crate) fn now(&self) -> Timestamp {
         self.options.clock.now()
+    }
+
+    /// Sends a notice to every subscriber.
+    pub(crate) fn notify(&self, notice: RegistryNotice) {
+        // Fails only without subscribers.
+        let _ = self.notices.send(notice);
     }
 
     /// Replaces the trust and the sources that it blocks. The configuration must be reconciled afterwards.

@@ -33,7 +33,7 @@ impl Dispatcher {
             let decision = slot.breaker().admit(Instant::now());
             match decision {
                 BreakerDecision::Allow(permit) => {
-                    return Ok(BreakerGuard { slot, clock: &self.state.options.clock, permit, reported: false });
+                    return Ok(BreakerGuard { slot, clock: &self.options.clock, permit, reported: false });
                 }
                 // Not waited for: the caller may have an alternative, and knows from the details when to try again.
                 BreakerDecision::Reject(wait) => return Err(breaker_open_error(slot, id, wait)),

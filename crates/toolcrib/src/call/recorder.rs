@@ -11,8 +11,8 @@ use toolcrib_core::{Code, SourceId, ToolId};
 
 use super::{CallContext, CallFinished, Dispatcher};
 use crate::metrics::InFlightCall;
+use crate::notice::RegistryNotice;
 use crate::spans::{FinishedSpan, SpanDetails, SpanError, SpanSource};
-use crate::state::RegistryNotice;
 use crate::store::ErrorSummary;
 use crate::trace::Trace;
 
@@ -99,8 +99,7 @@ impl<'a> CallRecorder<'a> {
         dispatcher.monitoring.metrics.record_call(source.as_ref(), metric_code, elapsed);
         let at = dispatcher.state.now();
         let finished = CallFinished { tool, source, caller: self.caller.to_owned(), code, at, elapsed_ms };
-        // Fails only without subscribers.
-        let _ = dispatcher.state.notices.send(RegistryNotice::CallFinished(Arc::new(finished)));
+        dispatcher.state.notify(RegistryNotice::CallFinished(Arc::new(finished)));
         if let Some(id) = &self.progress.called_tool {
             dispatcher.monitoring.usage.count_call(id, at, error.map(|error| error.failure));
         }
@@ -133,7 +132,7 @@ impl<'a> CallRecorder<'a> {
         span_queue.record(FinishedSpan {
             trace: self.trace.clone(),
             parent: self.dispatcher.monitoring.parent_trace(self.parent).map(Trace::span_id),
-            ended_at: self.dispatcher.state.options.clock.system_time(),
+            ended_at: self.dispatcher.options.clock.system_time(),
             elapsed,
             details: SpanDetails::Call { tool: tool.to_owned(), source, caller: self.caller.to_owned() },
             error,

@@ -24,7 +24,7 @@ use toolcrib_core::{Code, Error, Result, ResultExt, Source, SourceId, Timestamp}
 use crate::builtin::{BuiltinDefinition, BuiltinHandler};
 use crate::clock::{Clock, format_limit};
 use crate::guard::GuardExe;
-use crate::registry::RegistryOptions;
+use crate::options::RegistryOptions;
 use crate::secret::ReferenceValues;
 
 /// All built-in tools of this process by name: those of configured sources and those of the embedding program.

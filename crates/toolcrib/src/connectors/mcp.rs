@@ -48,7 +48,7 @@ use toolcrib_mcp::{Era, McpClient, Relay, RequestOptions, WireError};
 use crate::call::{CallContext, CallDeadline, ClientId};
 use crate::clock::format_limit;
 use crate::connectors::SourceEvents;
-use crate::registry::RegistryOptions;
+use crate::options::RegistryOptions;
 use crate::secret::{ReferenceValues, SourceReferences};
 use crate::trace::Trace;
 use active_calls::PendingQuestions;
@@ -66,7 +66,7 @@ const MAX_SEND_ATTEMPTS: u32 = 2;
 pub(crate) struct McpConnector {
     /// As declared, with references unresolved; they are resolved for each connection.
     source: Source,
-    options: RegistryOptions,
+    options: Arc<RegistryOptions>,
     /// Shared by all sources: building an HTTP client reads the system's certificates.
     clients: Arc<McpHttpClients>,
     /// Passes `tools/list_changed` and resource notifications on to the registry.
@@ -103,14 +103,14 @@ struct FailedAttempt {
 impl McpConnector {
     pub(crate) fn new(
         source: Source,
-        options: &RegistryOptions,
+        options: Arc<RegistryOptions>,
         clients: Arc<McpHttpClients>,
         source_events: SourceEvents,
         references: Arc<SourceReferences>,
     ) -> McpConnector {
         McpConnector {
             source,
-            options: options.clone(),
+            options,
             clients,
             source_events,
             references,

@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use tokio::sync::{Notify, broadcast};
 use toolcrib_core::SourceId;
 
-use crate::state::RegistryNotice;
+use crate::notice::RegistryNotice;
 
 /// Through this, connectors report the announcements of their sources. Cheap to clone.
 #[derive(Debug, Clone)]

@@ -12,14 +12,19 @@ use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::freshness::{Freshness, backoff};
 use toolcrib_core::inventory::{Actor, Command, Event, ManifestUpdate};
 use toolcrib_core::manifest::{Manifest, PackedManifest};
+use toolcrib_core::source::SourceKind;
 use toolcrib_core::time::format_duration;
 use toolcrib_core::tool::SEPARATOR;
 use toolcrib_core::{Code, Error, Result, Source, SourceId, Timestamp};
 
-use super::{PendingSource, Refresh, RefreshOutcome, RefreshStatus, Refresher};
+use super::{PendingSource, Refresh, RefreshOutcome, RefreshStatus};
 use crate::clock::deadline_after;
 use crate::connector::{Discovered, Discovery};
-use crate::state::{DiscoveryStage, PrecomputedDelta, RegistryNotice, WriteOutcome, WriterState};
+use crate::connectors::Connectors;
+use crate::monitoring::Monitoring;
+use crate::notice::{DiscoveryStage, RegistryNotice};
+use crate::options::RegistryOptions;
+use crate::state::{PrecomputedDelta, State, WriteOutcome, WriterState};
 use crate::store::{DiscoveryCheck, ErrorSummary, Lease, SourceStatus};
 use crate::trace::Trace;
 
@@ -49,14 +54,22 @@ struct FailedDiscovery {
     previous_status: SourceStatus,
 }
 
-impl Refresher {
+/// Runs discoveries, each on behalf of the [`Refresher`](super::Refresher), and records their results.
+#[derive(Debug)]
+pub(crate) struct Discoverer {
+    pub(super) state: Arc<State>,
+    pub(super) connectors: Arc<Connectors>,
+    pub(super) monitoring: Arc<Monitoring>,
+    pub(super) options: Arc<RegistryOptions>,
+}
+
+impl Discoverer {
     /// Discovers a source and reports the outcome to log, metrics, spans and subscribers. `before` is the status when
     /// the discovery was requested. Never fails: an error is part of the outcome, beside the list that is still served.
     pub(super) async fn discover(&self, source: &Source, refresh: &Refresh, before: &SourceStatus) -> RefreshOutcome {
         let started = tokio::time::Instant::now();
         let trace = self.monitoring.start_trace(refresh.trace.as_ref());
-        // Fails only without subscribers, here and below.
-        let _ = self.state.notices.send(RegistryNotice::DiscoveryStarted(source.id.clone()));
+        self.state.notify(RegistryNotice::DiscoveryStarted(source.id.clone()));
         let result = self.discover_with_lease(source, refresh, before, &trace).await;
         let mut outcome =
             result.unwrap_or_else(|error| self.current_outcome(&source.id, Some(ErrorSummary::from_error(&error))));
@@ -72,7 +85,7 @@ impl Refresher {
         outcome.elapsed_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
         self.record_discovery_span(source, &outcome, elapsed, &trace, refresh.trace.as_ref());
         self.monitoring.metrics.record_discovery(source.kind.name(), outcome.status.name(), elapsed);
-        let _ = self.state.notices.send(RegistryNotice::DiscoveryFinished(Arc::new(outcome.clone())));
+        self.state.notify(RegistryNotice::DiscoveryFinished(Arc::new(outcome.clone())));
         outcome
     }
 
@@ -91,7 +104,7 @@ impl Refresher {
         let holder = format!("{}-{:016x}", std::process::id(), rand::random::<u64>());
         let mut retry_interval = MIN_LEASE_RETRY_INTERVAL;
         // The other process may be in a first start, which has the longest timeout.
-        let deadline = deadline_after(self.discovery_timeout(source, false).saturating_add(DISCOVERY_GRACE_PERIOD));
+        let deadline = deadline_after(discovery_timeout(source, false).saturating_add(DISCOVERY_GRACE_PERIOD));
         while let Lease::HeldFor(_) = self.state.store.acquire_lease(&source.id, &holder, LEASE_DURATION).await? {
             if tokio::time::Instant::now() > deadline {
                 let message = "another process has been discovering it for too long; try again";
@@ -173,11 +186,11 @@ impl Refresher {
         let started = tokio::time::Instant::now();
         let started_at = self.state.now();
         let status = self.state.snapshot().source_status(&source.id);
-        let slot = self.state.connectors.slot(source);
+        let slot = self.connectors.slot(source);
         // Read once: the fingerprint is that of the values with which the connector connects.
         let references = Arc::new(slot.references.read().await);
         let fingerprint = self.state.publish_values(source, &references);
-        let timeout = self.discovery_timeout(source, status.checked_at.is_some());
+        let timeout = discovery_timeout(source, status.checked_at.is_some());
         let same_connection = fingerprint.is_some() && fingerprint == status.connection_fingerprint;
         let is_loaded = self.state.snapshot().catalog.source(&source.id).is_some();
         // Conditional discovery (ETag, hash) only if the known list is of the same address and is still loaded.
@@ -282,10 +295,8 @@ impl Refresher {
         }
     }
 
-    /// Records that a source did not answer while a reader waited for it. Counts as a failure, so that the backoff
-    /// spares the next reader the same wait. Does nothing if a discovery of the source has ended since `pending` was
-    /// returned.
-    pub async fn record_wait_timeout(&self, pending: &PendingSource, waited: Duration) -> Result<()> {
+    /// See [`Refresher::record_wait_timeout`](super::Refresher::record_wait_timeout).
+    pub(super) async fn record_wait_timeout(&self, pending: &PendingSource, waited: Duration) -> Result<()> {
         let id = &pending.source;
         let snapshot = self.state.snapshot();
         let Some(source) = snapshot.effective_sources.get(id) else { return Ok(()) };
@@ -341,8 +352,7 @@ impl Refresher {
 
     /// Notifies subscribers of the progress of a discovery.
     fn notify_stage(&self, source: &Source, stage: DiscoveryStage) {
-        // Fails only without subscribers.
-        let _ = self.state.notices.send(RegistryNotice::DiscoveryProgress { source: source.id.clone(), stage });
+        self.state.notify(RegistryNotice::DiscoveryProgress { source: source.id.clone(), stage });
     }
 
     /// Records a discovered tool list: first the manifest, then the event that refers to it. An unchanged list writes
@@ -356,7 +366,7 @@ impl Refresher {
         check: impl Fn(usize) -> DiscoveryCheck,
     ) -> Result<RefreshOutcome> {
         let id = source.id.clone();
-        let bounds = self.state.options.tool_limits;
+        let bounds = self.options.tool_limits;
         let known = self.state.snapshot().catalog.source(&id).map(|source| source.segment.clone());
         // Hashing and packing a large list takes a while, so it runs on a blocking thread.
         let packed = tokio::task::spawn_blocking(move || {
@@ -426,6 +436,13 @@ impl Refresher {
             ..RefreshOutcome::new(source.id.clone(), status)
         }
     }
+}
+
+/// Returns the discovery timeout of a source. The first start of a stdio server gets more time, because e.g. `npx` may
+/// have to install it. `known` is whether the source was ever discovered successfully, by any process on the store.
+fn discovery_timeout(source: &Source, known: bool) -> Duration {
+    let is_first_start = matches!(source.kind, SourceKind::Stdio(_)) && !known;
+    if is_first_start { source.settings.first_start_timeout() } else { source.settings.discovery_timeout() }
 }
 
 /// Logs a successful discovery.

@@ -13,7 +13,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use toolcrib_core::freshness::Freshness;
-use toolcrib_core::{Source, SourceId, Timestamp};
+use toolcrib_core::{Result, Source, SourceId, Timestamp};
 
 use super::{Refresh, RefreshOutcome, Refresher};
 use crate::secret::SourceReferences;
@@ -106,18 +106,17 @@ impl Refresher {
 
     /// Discovers missing and stale sources in the background, unless that is running already. Returns at once.
     pub fn refresh_in_background(self: &Arc<Self>) {
-        if self.state.tasks.shutdown().is_cancelled() || self.in_flight.background_refresh.swap(true, Ordering::SeqCst)
-        {
+        if self.tasks.shutdown().is_cancelled() || self.in_flight.background_refresh.swap(true, Ordering::SeqCst) {
             return;
         }
         let refresher = self.clone();
-        self.state.tasks.spawn(async move {
+        self.tasks.spawn(async move {
             // A source that hangs must not block the next background refresh; discoveries that were started continue.
             let refresh = tokio::time::timeout(
                 BACKGROUND_REFRESH_TIMEOUT,
                 refresher.ensure_freshness(RequiredFreshness::Fresh, None),
             );
-            refresher.state.tasks.shutdown().run_until_cancelled(refresh).await;
+            refresher.tasks.shutdown().run_until_cancelled(refresh).await;
             refresher.in_flight.background_refresh.store(false, Ordering::SeqCst);
         });
     }
@@ -152,7 +151,7 @@ impl Refresher {
     pub(crate) fn compare_values(self: &Arc<Self>, source: &Source, references: &SourceReferences) {
         let Some(values) = references.take_new_values() else { return };
         self.state.publish_values(source, &values);
-        if self.state.options.revalidate && self.state.snapshot().has_connection_changed(&source.id) {
+        if self.state.snapshot().has_connection_changed(&source.id) {
             self.revalidate(vec![source.id.clone()], ConnectionAfterDiscovery::Close, None);
         }
     }
@@ -179,6 +178,13 @@ impl Refresher {
     pub async fn ensure_freshness_within(self: &Arc<Self>, required: RequiredFreshness, limit: Duration) {
         // Started discoveries belong to the registry and continue after the timeout.
         let _ = tokio::time::timeout(limit, self.ensure_freshness(required, None)).await;
+    }
+
+    /// Records that a source did not answer while a reader waited for it. Counts as a failure, so that the backoff
+    /// spares the next reader the same wait. Does nothing if a discovery of the source has ended since `pending` was
+    /// returned.
+    pub async fn record_wait_timeout(&self, pending: &PendingSource, waited: Duration) -> Result<()> {
+        self.discoverer.record_wait_timeout(pending, waited).await
     }
 
     /// Returns the sources that must be discovered to satisfy `required`, and counts cache hits and misses. Stale
@@ -223,24 +229,22 @@ impl Refresher {
                 (false, Freshness::Fresh | Freshness::Missing) => {}
             }
         }
-        if self.state.options.revalidate {
-            self.revalidate(stale, connection, trace);
-        }
+        self.revalidate(stale, connection, trace);
         due_sources
     }
 
-    /// Refreshes stale sources in the background, after their lists were served.
+    /// Refreshes stale sources in the background, after their lists were served, if the options of the registry say so.
     fn revalidate(self: &Arc<Self>, stale: Vec<SourceId>, connection: ConnectionAfterDiscovery, trace: Option<&Trace>) {
         let snapshot = self.state.snapshot();
         let now = self.state.now();
         // A stale source that keeps failing is not tried again by every reader either.
         let stale: Vec<SourceId> = stale.into_iter().filter(|id| !snapshot.is_backing_off(id, now)).collect();
-        if stale.is_empty() || self.state.tasks.shutdown().is_cancelled() {
+        if !self.revalidates || stale.is_empty() || self.tasks.shutdown().is_cancelled() {
             return;
         }
         let refresher = self.clone();
         let trace = trace.cloned();
-        self.state.tasks.spawn_until_shutdown(async move {
+        self.tasks.spawn_until_shutdown(async move {
             let keep_connection = connection == ConnectionAfterDiscovery::Keep;
             let refresh = Refresh { sources: Some(stale), keep_connection, trace, ..Refresh::default() };
             refresher.refresh(refresh).await

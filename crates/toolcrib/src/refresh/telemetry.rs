@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use toolcrib_core::Source;
 
-use super::{RefreshOutcome, Refresher};
+use super::RefreshOutcome;
+use super::discovery::Discoverer;
 use crate::spans::{FinishedSpan, SpanDetails, SpanError, limit_names};
 use crate::trace::Trace;
 
-impl Refresher {
+impl Discoverer {
     /// Records a span for a list that was fresh, as a cache hit. A trace then shows that the list was served from the
     /// cache, and not that a discovery is missing.
     pub(super) fn record_fresh_span(&self, source: &Source, outcome: &RefreshOutcome, parent: Option<&Trace>) {
@@ -37,7 +38,7 @@ impl Refresher {
         span_queue.record(FinishedSpan {
             trace: trace.clone(),
             parent: self.monitoring.parent_trace(parent).map(Trace::span_id),
-            ended_at: self.state.options.clock.system_time(),
+            ended_at: self.options.clock.system_time(),
             elapsed,
             details: SpanDetails::Discovery {
                 source: source.id.clone(),

@@ -99,7 +99,7 @@ impl StoreMaintenance<'_> {
         self.registry.state.write_despite_damage(&actor, None, |writer| writer.inventory.decide(&command)).await?;
         let position = self.registry.state.snapshot().position.clone();
         let seq = position.seq;
-        if let Some(head) = &self.registry.state.options.head_file {
+        if let Some(head) = &self.registry.options.head_file {
             head.reset(position).await?;
         }
         self.registry.state.catch_up().await?;

@@ -66,7 +66,7 @@ impl Sources<'_> {
         self.registry.execute(Command::Remove(id.clone()), actor).await?;
         self.registry.state.store.remove_definitions(id, None).await?;
         self.registry.state.store.remove_source_status(id).await?;
-        if let Some(logs) = &self.registry.state.options.logs_directory {
+        if let Some(logs) = &self.registry.options.logs_directory {
             // The log file goes with its source; it may not exist.
             let _ = std::fs::remove_file(crate::connectors::server_log_path(logs, id));
         }

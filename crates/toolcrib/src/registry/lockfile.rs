@@ -116,7 +116,7 @@ impl Lockfiles<'_> {
 
     /// Returns the segment of each source in the catalogue, without the tools of the host program.
     fn segments_by_source(&self, snapshot: &Snapshot) -> BTreeMap<SourceId, Arc<Segment>> {
-        let embedded = self.registry.state.connectors.builtins().embedded_id();
+        let embedded = self.registry.connectors.builtins().embedded_id();
         let sources = snapshot.catalog.sources().filter(|source| source.segment.source() != embedded);
         sources.map(|source| (source.segment.source().clone(), source.segment.clone())).collect()
     }

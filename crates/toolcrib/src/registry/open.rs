@@ -16,6 +16,7 @@ use crate::monitoring::Monitoring;
 use crate::refresh::{Refresh, Refresher};
 use crate::state::State;
 use crate::store::{MemoryStore, Store, StoreState};
+use crate::tasks::Tasks;
 
 impl Registry {
     /// Opens a registry: reads the store, folds the journal, publishes the catalogue, and reconciles the configuration
@@ -55,13 +56,23 @@ impl Registry {
         // from the journal.
         let (notices, _) = broadcast::channel(1024);
         let monitoring = Arc::new(Monitoring::new(&options));
+        let options = Arc::new(options);
+        let tasks = Tasks::default();
         // Each of these knows only those before it.
-        let connectors = Connectors::new(&options, SourceEvents::new(notices.clone()));
-        let state = Arc::new(State::new(store, store_key, config, options, notices, connectors));
-        let refresher = Arc::new(Refresher::new(state.clone(), monitoring.clone()));
-        let dispatcher = Arc::new(Dispatcher::new(state.clone(), refresher.clone(), monitoring));
-        let maintenance = Arc::new(Maintenance::new(state.clone(), refresher.clone(), dispatcher.clone()));
-        let token_counter = Arc::new(TokenCounter::new(state.clone()));
+        let connectors = Arc::new(Connectors::new(options.clone(), SourceEvents::new(notices.clone())));
+        let state = Arc::new(State::new(
+            store,
+            store_key,
+            config,
+            options.clone(),
+            notices.clone(),
+            connectors.clone(),
+            tasks.clone(),
+        ));
+        let refresher = Arc::new(Refresher::new(&state, &connectors, &monitoring, &options, &tasks));
+        let dispatcher = Arc::new(Dispatcher::new(&state, &connectors, &refresher, &monitoring, &options));
+        let maintenance = Arc::new(Maintenance::new(&state, &connectors, &refresher, &dispatcher, &tasks, &options));
+        let token_counter = Arc::new(TokenCounter::new(state.clone(), tasks.clone()));
         // Read the journal first, then apply the configuration to it.
         state.catch_up().await?;
         state.reconcile(config).await?;
@@ -70,9 +81,18 @@ impl Registry {
             tracing::warn!("{error}");
         }
         maintenance.spawn();
-        let shutdown_guard = Arc::new(state.tasks.shutdown_guard());
-        let registry =
-            Registry { state, refresher, dispatcher, maintenance, token_counter, _shutdown_guard: shutdown_guard };
+        let registry = Registry {
+            options,
+            connectors,
+            state,
+            refresher,
+            dispatcher,
+            maintenance,
+            token_counter,
+            notices,
+            _shutdown_guard: Arc::new(tasks.shutdown_guard()),
+            tasks,
+        };
         registry.record_builtins().await;
         Ok(registry)
     }
@@ -90,9 +110,9 @@ impl Registry {
         // The files that an untrusted source names are not read.
         for source in builtins.filter(|source| snapshot.ensure_trusted(&source.id).is_ok()) {
             let known = snapshot.inventory.source(&source.id).and_then(|state| state.manifest);
-            let references = self.state.connectors.secret_files().read_for(&source.kind).await;
-            let tools = self.state.connectors.builtins().load_source(source, &references);
-            match tools.map(|tools| Manifest::new(&source.id, &tools, Vec::new(), &self.state.options.tool_limits)) {
+            let references = self.connectors.secret_files().read_for(&source.kind).await;
+            let tools = self.connectors.builtins().load_source(source, &references);
+            match tools.map(|tools| Manifest::new(&source.id, &tools, Vec::new(), &self.options.tool_limits)) {
                 Ok(manifest) if known == Some(manifest.fingerprint) => {}
                 // A refresh finds the same failure again and records it.
                 Ok(_) | Err(_) => changed.push(source.id.clone()),

@@ -201,7 +201,7 @@ impl Sources<'_> {
         let config_error = snapshot.invalid_sources.get(id).filter(|error| error.code != Code::Forbidden).cloned();
         let catalog_source = view.source(id);
         let enabled = snapshot.environment.is_enabled(id, state);
-        let slot_status = self.registry.state.connectors.slot_status(id);
+        let slot_status = self.registry.connectors.slot_status(id);
         // Command lines and URLs may contain secrets: masked.
         let (command, args, url) = match &source.kind {
             SourceKind::Stdio(stdio) => (Some(mask_text(&stdio.command)), Some(mask_args(&stdio.args)), None),

@@ -42,7 +42,7 @@ impl Sources<'_> {
     pub fn version(&self) -> SourcesVersion {
         let snapshot = self.registry.state.snapshot();
         let taken_at = self.registry.state.now();
-        let slot_statuses = self.registry.state.connectors.slot_statuses();
+        let slot_statuses = self.registry.connectors.slot_statuses();
         // Lists that are stale already do not change by growing older.
         let expiries = snapshot.effective_sources.iter().filter_map(|(id, source)| {
             let checked_at = snapshot.statuses.get(id)?.checked_at?;
@@ -62,7 +62,7 @@ impl Sources<'_> {
             && now >= version.taken_at
             && now < version.valid_until
             && version.first_lease_end.is_none_or(|end| Instant::now() < end)
-            && self.registry.state.connectors.slot_statuses() == version.slot_statuses
+            && self.registry.connectors.slot_statuses() == version.slot_statuses
     }
 
     /// Returns the combined hints of all enabled sources. They do not affect when a source is refreshed; its `ttl`

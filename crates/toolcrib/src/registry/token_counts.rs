@@ -8,18 +8,20 @@ use toolcrib_catalog::Catalog;
 use toolcrib_core::manifest::PackedManifest;
 
 use crate::state::State;
+use crate::tasks::Tasks;
 
 /// Counts the tokens of tools and stores the counts.
 #[derive(Debug)]
 pub(crate) struct TokenCounter {
     state: Arc<State>,
+    tasks: Tasks,
     /// Held while tokens are counted, so that concurrent requests count each tool once.
     lock: tokio::sync::Mutex<()>,
 }
 
 impl TokenCounter {
-    pub(super) fn new(state: Arc<State>) -> TokenCounter {
-        TokenCounter { state, lock: tokio::sync::Mutex::default() }
+    pub(super) fn new(state: Arc<State>, tasks: Tasks) -> TokenCounter {
+        TokenCounter { state, tasks, lock: tokio::sync::Mutex::default() }
     }
 
     /// Counts the tokens of tools that were not counted yet, on blocking threads in parallel. Waits for the counting
@@ -31,7 +33,7 @@ impl TokenCounter {
         }
         let counter = self.clone();
         let (done, counted) = oneshot::channel();
-        self.state.tasks.spawn(async move {
+        self.tasks.spawn(async move {
             let manifests = counter.count_missing(&catalog).await;
             // Fails only if the caller stopped waiting.
             let _ = done.send(());

@@ -58,7 +58,7 @@ impl Sources<'_> {
         let source =
             self.effective(id).ok_or_else(|| self.registry.state.snapshot().unknown_source_error(id.as_str()))?;
         let now = self.registry.state.now();
-        let references = self.registry.state.connectors.secret_files().read_for(&source.kind).await;
+        let references = self.registry.connectors.secret_files().read_for(&source.kind).await;
         let fingerprint = self.registry.state.publish_values(&source, &references);
         // As after a discovery of this process: fresh, without failures.
         let status = SourceStatus {
@@ -76,7 +76,7 @@ impl Sources<'_> {
             tool_count: Some(count),
             error: None,
         };
-        self.registry.refresher.record_tools(&source, discovered, status, check).await
+        self.registry.refresher.discoverer.record_tools(&source, discovered, status, check).await
     }
 
     /// Discovers the source in a tool name ahead of a call if it was never discovered. Waits at most as long as the

@@ -63,7 +63,7 @@ impl StoreMaintenance<'_> {
         let mut verification = Verification::default();
         let mut replay = Inventory::default();
         let mut newer_record = None;
-        let store_damage = self.registry.state.options.head_file.as_ref().and_then(|head| head.store_damage.clone());
+        let store_damage = self.registry.options.head_file.as_ref().and_then(|head| head.store_damage.clone());
         let mut damage = JournalDamage { store: store_damage, ..JournalDamage::default() };
         let mut head_check =
             HeadCheck::new(JournalPosition::default(), self.registry.state.remembered_position(&mut damage).await);

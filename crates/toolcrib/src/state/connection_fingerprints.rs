@@ -238,7 +238,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_call_of_a_discovered_tool_reads_no_file() {
         let fixture = Fixture::open().await;
-        let _hung = fixture.registry.state.connectors.secret_files().hang(fixture.token.to_str().unwrap());
+        let _hung = fixture.registry.connectors.secret_files().hang(fixture.token.to_str().unwrap());
         let started = tokio::time::Instant::now();
         fixture.registry.call("secret__push", json!({})).await.unwrap();
         assert_eq!(started.elapsed(), Duration::ZERO, "the call does not wait for the file");
@@ -248,7 +248,7 @@ mod tests {
     async fn a_file_that_hangs_delays_no_write_of_another_source() {
         let fixture = Fixture::open().await;
         let path = fixture.token.to_str().unwrap();
-        let hung = fixture.registry.state.connectors.secret_files().hang(path);
+        let hung = fixture.registry.connectors.secret_files().hang(path);
         // Another source with the same file is declared: its writer waits for the file.
         let mut other = Source::clone(&fixture.registry.state.snapshot().effective_sources[&id("secret")]);
         other.id = id("other");

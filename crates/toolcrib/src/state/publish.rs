@@ -8,12 +8,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use serde::Serialize;
-use serde_json::value::RawValue;
 use toolcrib_catalog::{Catalog, CatalogSource, Segment};
 use toolcrib_core::delta::Delta;
 use toolcrib_core::fingerprint::Fingerprint;
-use toolcrib_core::inventory::{Damage, Inventory, PreviousManifest, Record};
+use toolcrib_core::inventory::{Damage, Inventory, PreviousManifest};
 use toolcrib_core::manifest::PackedManifest;
 use toolcrib_core::{Result, Source, SourceId};
 use toolcrib_diff::compare::compare_manifests;
@@ -22,57 +20,10 @@ use super::damage::{HeadCheck, JournalDamage};
 use super::journal::{Journal, JournalEntry, READ_BATCH_SIZE};
 use super::newer_records::{NewerRecord, log_ignored_records};
 use super::{Snapshot, State};
-use crate::call::CallFinished;
-use crate::refresh::RefreshOutcome;
-use crate::registry::RegistryOptions;
+use crate::notice::RegistryNotice;
+use crate::options::RegistryOptions;
 use crate::secret::ReferenceValues;
 use crate::store::{ErrorSummary, JournalPosition, SourceStatus, StoreState};
-
-/// Notice to the subscribers of a registry; see [`Registry::subscribe`](crate::Registry::subscribe).
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub enum RegistryNotice {
-    /// A record was appended to the journal, by this or another process.
-    RecordAppended(Arc<Record>),
-    /// A discovery started. Like all discovery notices a measurement, not a fact of the journal.
-    DiscoveryStarted(SourceId),
-    /// A discovery ended, successfully or not.
-    DiscoveryFinished(Arc<RefreshOutcome>),
-    /// A discovery reached another stage.
-    DiscoveryProgress {
-        /// Source that is being discovered.
-        source: SourceId,
-        /// The stage that begins.
-        stage: DiscoveryStage,
-    },
-    /// A call ended, successfully or not.
-    CallFinished(Arc<CallFinished>),
-    /// The tool lists have changed. Sent after the snapshot was replaced, so a subscriber that reads now sees the new
-    /// list.
-    CatalogChanged,
-    /// An MCP source sent a notification that belongs to no call, e.g. that its resources or prompts changed.
-    SourceNotification {
-        /// Sender of the notification.
-        source: SourceId,
-        /// Method of the protocol, such as `notifications/resources/updated`.
-        method: String,
-        /// Parameters as the source sent them.
-        params: Option<Arc<RawValue>>,
-    },
-}
-
-/// Stage of a running discovery.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(tag = "stage", rename_all = "lowercase")]
-pub enum DiscoveryStage {
-    /// The tool list is being requested from the source.
-    Contacting,
-    /// The source has answered; its tool list is being recorded.
-    Recording {
-        /// Number of tools in the answer.
-        tools: usize,
-    },
-}
 
 /// State of the write path, behind the writer lock. Holds what the next snapshot is built from.
 #[derive(Debug, Default)]
@@ -296,8 +247,7 @@ impl State {
             tracing::info!(server_name = %id, removed_count, "tools.registry.server.removed");
         }
         for entry in new_entries {
-            // Fails only without subscribers.
-            let _ = self.notices.send(RegistryNotice::RecordAppended(entry.record));
+            self.notify(RegistryNotice::RecordAppended(entry.record));
         }
         Ok(())
     }
@@ -485,8 +435,7 @@ impl State {
             workflow_count = count("workflow"),
             "tools.registry.updated"
         );
-        // Fails only without subscribers.
-        let _ = self.notices.send(RegistryNotice::CatalogChanged);
+        self.notify(RegistryNotice::CatalogChanged);
     }
 
     /// Swaps in a changed copy of the snapshot. `change` runs again when another thread swapped meanwhile. `change`

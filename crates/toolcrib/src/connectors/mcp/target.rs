@@ -21,8 +21,8 @@ use super::output_sniffer::{FirstOutput, OutputSniffer};
 use super::stderr_tail::StderrTail;
 use crate::connectors::server_log_path;
 use crate::guard::{Launch, ServerProcess, clean_env};
+use crate::options::RegistryOptions;
 use crate::redact::Redactor;
-use crate::registry::RegistryOptions;
 use crate::secret::{ReferenceValues, basic_credentials};
 
 /// Target for the wire, with the process and its output.

@@ -50,7 +50,7 @@ fn build_connector(command: &str, args: &[&str], settings: &str) -> (Arc<McpConn
     (
         Arc::new(McpConnector::new(
             source,
-            &crate::RegistryOptions::default(),
+            Arc::default(),
             Arc::default(),
             source_events,
             references,
