@@ -331,7 +331,7 @@ impl ToolCaller for Dispatcher {
     }
 
     fn ensure_servers_are_trusted(&self, id: &SourceId, servers: &BTreeSet<String>) -> Result<()> {
-        self.state.ensure_servers_are_trusted(id, servers)
+        self.state.trust.load().ensure_servers_are_trusted(id, servers)
     }
 
     async fn call_tool(self: Arc<Self>, request: CallRequest<'_>, context: &CallContext) -> Result<CallOutput> {

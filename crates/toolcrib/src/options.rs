@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use toolcrib_core::SourceId;
 use toolcrib_core::manifest::ToolLimits;
+use toolcrib_core::text::sanitize_truncated;
+use toolcrib_core::{Code, Error, Result, SourceId};
 
 use crate::clock::Clock;
 use crate::guard::GuardExe;
@@ -70,6 +71,18 @@ impl Trust {
     pub(crate) fn blocked_sources(&self) -> BTreeMap<SourceId, String> {
         let untrusted = self.untrusted.iter();
         untrusted.flat_map(|file| file.sources.iter().map(|id| (id.clone(), file.reason.clone()))).collect()
+    }
+
+    /// Fails when a source's document names a server that it did not name when the project's file was trusted.
+    pub(crate) fn ensure_servers_are_trusted(&self, id: &SourceId, servers: &BTreeSet<String>) -> Result<()> {
+        let unknown = self.document_servers.get(id).and_then(|trusted| servers.difference(trusted).next());
+        let Some(unknown) = unknown else { return Ok(()) };
+        let unknown = sanitize_truncated(unknown, 200);
+        let message = format!(
+            "the document of `{id}` sends requests to `{unknown}`, which it did not when the project's file was trusted; \
+             review it, then run `toolcrib trust`"
+        );
+        Err(Error::new(Code::Forbidden, message))
     }
 }
 

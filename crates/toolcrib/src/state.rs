@@ -5,7 +5,8 @@
 //! definitions, manifests and measurements are rows of the store.
 //!
 //! `WriterState` (in `publish`) is what the next snapshot is built from, behind the writer lock. `State` knows the
-//! connectors only to say which sources changed, so that their connections are closed; it never contacts a source.
+//! connectors for three things: to say which sources changed, so that their connections are closed, to load built-in
+//! tools, and to read the files of references. It never contacts a source.
 
 mod snapshot;
 
@@ -20,17 +21,15 @@ mod reconcile;
 mod damage;
 mod newer_records;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use tokio::sync::{MutexGuard, broadcast};
+use toolcrib_catalog::{Catalog, CatalogSource};
 use toolcrib_config::{Config, Expose, WarmPolicy};
-use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::inventory::{Actor, Command, Declaration, Event, Origin};
 use toolcrib_core::source::SourceSettings;
-use toolcrib_core::text::sanitize_truncated;
-use toolcrib_core::{Code, Error, Result, Source, SourceId, Timestamp};
+use toolcrib_core::{Code, Error, Result, Source, Timestamp};
 
 use crate::connectors::Connectors;
 use crate::node::NodeId;
@@ -91,6 +90,11 @@ impl ConfiguredSettings {
             expose: Arc::new(config.expose.clone()),
             warm: config.warm,
         }
+    }
+
+    /// Builds a catalogue, with the tools marked that the configuration calls essential.
+    fn build_catalog(&self, version: u64, sources: Vec<Arc<CatalogSource>>) -> Catalog {
+        Catalog::build(version, sources).with_essential(self.expose.essential.clone())
     }
 }
 
@@ -156,23 +160,18 @@ impl State {
         self.trust.store(Arc::new(trust));
     }
 
-    /// Builds the content of a `Declare` command for a source.
+    /// Builds the content of a `Declare` command for a source. The hash of the definition, under which the store keeps it,
+    /// is keyed, because a definition may hold literal secrets.
     pub(crate) fn declaration(&self, source: &Source, origin: Origin) -> Result<Declaration> {
+        let failed = || Error::new(Code::Internal, format!("the definition of `{}` cannot be hashed", source.id));
+        let definition = serde_json::to_string(source).map_err(|error| failed().with_cause(error))?;
         Ok(Declaration {
             source: source.id.clone(),
             kind: source.kind.name().to_owned(),
             origin,
-            definition: self.definition_fingerprint(source)?,
+            definition: crate::secret::keyed_hash(&self.store_key, &definition),
             enabled: source.settings.enabled,
         })
-    }
-
-    /// Returns the keyed hash under which the store keeps a definition. Keyed, because a definition may hold literal
-    /// secrets.
-    fn definition_fingerprint(&self, source: &Source) -> Result<Fingerprint> {
-        let failed = || Error::new(Code::Internal, format!("the definition of `{}` cannot be hashed", source.id));
-        let text = serde_json::to_string(source).map_err(|error| failed().with_cause(error))?;
-        Ok(crate::secret::keyed_hash(&self.store_key, &text))
     }
 
     /// Decides and writes a command; returns the version of the journal afterwards.
@@ -265,18 +264,5 @@ impl State {
         let applied = self.apply_new_records(&mut writer).await;
         self.release(writer, &applied).await;
         applied
-    }
-
-    /// Fails when a source's document names a server that it did not name when the project's file was trusted.
-    pub(crate) fn ensure_servers_are_trusted(&self, id: &SourceId, servers: &BTreeSet<String>) -> Result<()> {
-        let trust = self.trust.load();
-        let unknown = trust.document_servers.get(id).and_then(|trusted| servers.difference(trusted).next());
-        let Some(unknown) = unknown else { return Ok(()) };
-        let unknown = sanitize_truncated(unknown, 200);
-        let message = format!(
-            "the document of `{id}` sends requests to `{unknown}`, which it did not when the project's file was trusted; \
-             review it, then run `toolcrib trust`"
-        );
-        Err(Error::new(Code::Forbidden, message))
     }
 }

@@ -219,7 +219,7 @@ impl Discoverer {
         });
         // A document that sends requests to servers outside of the trust is a failed discovery.
         let discovered = discovered.and_then(|discovered| {
-            self.state.ensure_servers_are_trusted(&source.id, &discovered.servers)?;
+            self.state.trust.load().ensure_servers_are_trusted(&source.id, &discovered.servers)?;
             Ok(discovered)
         });
         let duration_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);

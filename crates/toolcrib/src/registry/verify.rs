@@ -63,10 +63,10 @@ impl StoreMaintenance<'_> {
         let mut verification = Verification::default();
         let mut replay = Inventory::default();
         let mut newer_record = None;
-        let store_damage = self.registry.options.head_file.as_ref().and_then(|head| head.store_damage.clone());
+        let head_file = self.registry.options.head_file.as_ref();
+        let store_damage = head_file.and_then(|head| head.store_damage.clone());
         let mut damage = JournalDamage { store: store_damage, ..JournalDamage::default() };
-        let mut head_check =
-            HeadCheck::new(JournalPosition::default(), self.registry.state.remembered_position(&mut damage).await);
+        let mut head_check = HeadCheck::new(JournalPosition::default(), damage.read_head(head_file).await);
         // Replay the journal.
         for stored in self.read_journal(&mut damage).await? {
             let entry = JournalEntry::parse(stored);

@@ -9,122 +9,109 @@ use std::sync::Arc;
 
 use toolcrib_catalog::{CatalogSource, Segment, SourceOptions};
 use toolcrib_core::fingerprint::Fingerprint;
-use toolcrib_core::inventory::Inventory;
+use toolcrib_core::inventory::{Inventory, SourceState};
 use toolcrib_core::manifest::PackedManifest;
+use toolcrib_core::source::SourceSettings;
 use toolcrib_core::{Result, Source, SourceId};
 
-use super::State;
+use super::EnvironmentOverrides;
 use super::publish::WriterState;
+use crate::connectors::builtin::BuiltinTools;
 use crate::secret::{ReferenceValues, file_paths};
+use crate::store::Store;
 
-impl State {
-    /// Returns the definitions of all sources in `inventory`; reads those of `touched` sources that changed.
-    pub(super) async fn load_definitions(
-        &self,
-        writer: &WriterState,
-        inventory: &Inventory,
-        touched: &BTreeSet<SourceId>,
-    ) -> Result<BTreeMap<SourceId, (Fingerprint, Arc<Source>)>> {
-        // Keep what is known of sources that still exist.
-        let mut definitions = writer.definitions.clone();
-        definitions.retain(|id, _| inventory.source(id).is_some());
-        let missing: BTreeMap<Fingerprint, SourceId> = touched
-            .iter()
-            .filter_map(|id| inventory.source(id).map(|state| (state.definition, id.clone())))
-            .filter(|(name, id)| definitions.get(id).is_none_or(|(known, _)| known != name))
-            .collect();
-        if missing.is_empty() {
-            return Ok(definitions);
-        }
-        let names: Vec<Fingerprint> = missing.keys().copied().collect();
-        for (name, source) in self.store.definitions(&names).await? {
-            definitions.insert(source.id.clone(), (name, Arc::new(source)));
-        }
-        Ok(definitions)
+/// Returns the definitions of all sources in `inventory`; reads those of `touched` sources that changed.
+pub(super) async fn load_definitions(
+    store: &dyn Store,
+    writer: &WriterState,
+    inventory: &Inventory,
+    touched: &BTreeSet<SourceId>,
+) -> Result<BTreeMap<SourceId, (Fingerprint, Arc<Source>)>> {
+    // Keep what is known of sources that still exist.
+    let mut definitions = writer.definitions.clone();
+    definitions.retain(|id, _| inventory.source(id).is_some());
+    let missing: BTreeMap<Fingerprint, SourceId> = touched
+        .iter()
+        .filter_map(|id| inventory.source(id).map(|state| (state.definition, id.clone())))
+        .filter(|(name, id)| definitions.get(id).is_none_or(|(known, _)| known != name))
+        .collect();
+    if missing.is_empty() {
+        return Ok(definitions);
     }
-
-    /// Returns the segments of all recorded manifests; reads manifests of `touched` sources that are new. A segment is
-    /// built once per manifest. A manifest that cannot be read leaves its source without tools until the next
-    /// discovery.
-    pub(super) async fn load_segments(
-        &self,
-        writer: &WriterState,
-        inventory: &Inventory,
-        definitions: &BTreeMap<SourceId, (Fingerprint, Arc<Source>)>,
-        touched: &BTreeSet<SourceId>,
-    ) -> Result<BTreeMap<SourceId, Arc<Segment>>> {
-        // Keep segments of manifests that are still current.
-        let mut segments = writer.segments.clone();
-        segments.retain(|id, segment| {
-            inventory.source(id).is_some_and(|state| state.manifest == Some(segment.fingerprint()))
-        });
-        let missing: Vec<Fingerprint> = touched
-            .iter()
-            .filter(|id| !segments.contains_key(*id))
-            .filter_map(|id| inventory.source(id).and_then(|state| state.manifest))
-            .collect();
-        if missing.is_empty() {
-            return Ok(segments);
-        }
-        for packed in self.store.manifests(&missing).await? {
-            let is_builtin = definitions.get(&packed.source).is_some_and(|(_, source)| source.kind.is_builtin());
-            let id: SourceId = packed.source.clone();
-            let packed: Arc<PackedManifest> = Arc::new(packed);
-            // Built-in tools have bare names; all others are `source__tool`.
-            let segment = if is_builtin { Segment::without_prefix(packed) } else { Segment::with_prefix(packed) };
-            segments.insert(id, Arc::new(segment));
-        }
-        Ok(segments)
+    let names: Vec<Fingerprint> = missing.keys().copied().collect();
+    for (name, source) in store.definitions(&names).await? {
+        definitions.insert(source.id.clone(), (name, Arc::new(source)));
     }
+    Ok(definitions)
+}
 
-    /// Builds the catalogue entry of a source that is enabled in this process and has been discovered. `None` removes
-    /// the source from the catalogue.
-    pub(super) fn build_catalog_source(&self, writer: &mut WriterState, id: &SourceId) -> Option<Arc<CatalogSource>> {
-        // Disabled, undiscovered or unreadable sources are not in the catalogue.
-        let state = self.enabled_source(&writer.inventory, id)?.clone();
-        let segment = writer.segment(id)?.clone();
-        let (_, definition) = writer.definitions.get(id)?;
-        let source = self.effective_source(definition);
-        let mut options = SourceOptions::from_source(&source);
-        if source.kind.is_builtin() {
-            // Another process may have discovered them: load their handlers and policies here too.
-            let builtins = self.connectors.builtins();
-            if !builtins.is_loaded(&source) {
-                if !file_paths(&source.kind).is_empty() {
-                    // No file is read under the writer lock: they are added to the catalogue afterwards.
-                    writer.unresolved.insert(id.clone(), Arc::new(source));
-                    return None;
-                }
-                if let Err(error) = builtins.load_source(&source, &ReferenceValues::default()) {
-                    tracing::warn!(server_name = %id, %error, "built-in tools cannot be used");
-                    return None;
-                }
+/// Returns the segments of all recorded manifests; reads manifests of `touched` sources that are new. A segment is built
+/// once per manifest. A manifest that cannot be read leaves its source without tools until the next discovery.
+pub(super) async fn load_segments(
+    store: &dyn Store,
+    writer: &WriterState,
+    inventory: &Inventory,
+    definitions: &BTreeMap<SourceId, (Fingerprint, Arc<Source>)>,
+    touched: &BTreeSet<SourceId>,
+) -> Result<BTreeMap<SourceId, Arc<Segment>>> {
+    // Keep segments of manifests that are still current.
+    let mut segments = writer.segments.clone();
+    segments
+        .retain(|id, segment| inventory.source(id).is_some_and(|state| state.manifest == Some(segment.fingerprint())));
+    let missing: Vec<Fingerprint> = touched
+        .iter()
+        .filter(|id| !segments.contains_key(*id))
+        .filter_map(|id| inventory.source(id).and_then(|state| state.manifest))
+        .collect();
+    if missing.is_empty() {
+        return Ok(segments);
+    }
+    for packed in store.manifests(&missing).await? {
+        let is_builtin = definitions.get(&packed.source).is_some_and(|(_, source)| source.kind.is_builtin());
+        let id: SourceId = packed.source.clone();
+        let packed: Arc<PackedManifest> = Arc::new(packed);
+        // Built-in tools have bare names; all others are `source__tool`.
+        let segment = if is_builtin { Segment::without_prefix(packed) } else { Segment::with_prefix(packed) };
+        segments.insert(id, Arc::new(segment));
+    }
+    Ok(segments)
+}
+
+/// Builds the catalogue entry of a source that has been discovered. `None` leaves the source out of the catalogue: it
+/// is not discovered, or its manifest or definition cannot be read.
+pub(super) fn build_catalog_source(
+    writer: &mut WriterState,
+    state: Arc<SourceState>,
+    source: Source,
+    builtins: &BuiltinTools,
+) -> Option<Arc<CatalogSource>> {
+    let segment = writer.segment(&source.id)?.clone();
+    let mut options = SourceOptions::from_source(&source);
+    if source.kind.is_builtin() {
+        // Another process may have discovered them: load their handlers and policies here too.
+        if !builtins.is_loaded(&source) {
+            if !file_paths(&source.kind).is_empty() {
+                // No file is read under the writer lock: they are added to the catalogue afterwards.
+                writer.unresolved.insert(source.id.clone(), Arc::new(source));
+                return None;
             }
-            builtins.add_source_options(id, &mut options);
+            if let Err(error) = builtins.load_source(&source, &ReferenceValues::default()) {
+                tracing::warn!(server_name = %source.id, %error, "built-in tools cannot be used");
+                return None;
+            }
         }
-        Some(Arc::new(CatalogSource::new(segment, state, options)))
+        builtins.add_source_options(&source.id, &mut options);
     }
+    Some(Arc::new(CatalogSource::new(segment, state, options)))
+}
 
-    /// Returns the state of a source if it is enabled in this process.
-    pub(super) fn enabled_source<'a>(
-        &self,
-        inventory: &'a Inventory,
-        id: &SourceId,
-    ) -> Option<&'a Arc<toolcrib_core::inventory::SourceState>> {
-        inventory.source(id).filter(|state| self.snapshot.load().environment.is_enabled(id, state))
-    }
-
-    /// Returns all sources with defaults and overrides applied.
-    pub(super) fn effective_sources(&self, writer: &WriterState) -> Arc<BTreeMap<SourceId, Arc<Source>>> {
-        let sources =
-            writer.definitions.iter().map(|(id, (_, source))| (id.clone(), Arc::new(self.effective_source(source))));
-        Arc::new(sources.collect())
-    }
-
-    /// Returns a source with the environment's overrides and the default settings applied.
-    pub(super) fn effective_source(&self, source: &Source) -> Source {
-        let overridden = self.snapshot.load().environment.get(&source.id).map(|overrides| overrides.apply(source));
-        let source = overridden.unwrap_or_else(|| source.clone());
-        Source { settings: source.settings.with_defaults(&self.settings.load().defaults), ..source }
-    }
+/// Returns a source with the environment's overrides and the default settings applied.
+pub(super) fn effective_source(
+    source: &Source,
+    environment: &EnvironmentOverrides,
+    defaults: &SourceSettings,
+) -> Source {
+    let overridden = environment.get(&source.id).map(|overrides| overrides.apply(source));
+    let source = overridden.unwrap_or_else(|| source.clone());
+    Source { settings: source.settings.with_defaults(defaults), ..source }
 }

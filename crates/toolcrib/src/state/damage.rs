@@ -14,7 +14,7 @@ use toolcrib_core::{Code, Error, Result};
 use super::State;
 use super::journal::{EntryStatus, JournalEntry};
 use super::publish::WriterState;
-use crate::store::{JournalPosition, StoreState};
+use crate::store::{HeadFile, JournalPosition, StoreState};
 
 /// Maximum number of faults quoted in an error message; `verify` lists all of them. Every refused call repeats the
 /// message, so it stays short.
@@ -54,6 +54,19 @@ impl JournalDamage {
             self.log.accept(seq, records.as_deref());
             self.head = None;
         }
+    }
+
+    /// Returns the position in the head file, if there is one. A file that cannot be read counts as damage until it can
+    /// be read again.
+    pub(crate) async fn read_head(&mut self, head: Option<&HeadFile>) -> Option<JournalPosition> {
+        let remembered = head?.read().await;
+        if matches!(self.head, Some(Damage::HeadUnreadable { .. })) {
+            self.head = None;
+        }
+        remembered.unwrap_or_else(|unreadable| {
+            self.head = Some(unreadable);
+            None
+        })
     }
 
     /// Returns every fault: of the store, of the head, of records.

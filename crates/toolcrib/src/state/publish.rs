@@ -16,6 +16,7 @@ use toolcrib_core::manifest::PackedManifest;
 use toolcrib_core::{Result, Source, SourceId};
 use toolcrib_diff::compare::compare_manifests;
 
+use super::assemble::{build_catalog_source, effective_source, load_definitions, load_segments};
 use super::damage::{HeadCheck, JournalDamage};
 use super::journal::{Journal, JournalEntry, READ_BATCH_SIZE};
 use super::newer_records::{NewerRecord, log_ignored_records};
@@ -23,7 +24,7 @@ use super::{Snapshot, State};
 use crate::notice::RegistryNotice;
 use crate::options::RegistryOptions;
 use crate::secret::ReferenceValues;
-use crate::store::{ErrorSummary, JournalPosition, SourceStatus, StoreState};
+use crate::store::{JournalPosition, SourceStatus, StoreState};
 
 /// State of the write path, behind the writer lock. Holds what the next snapshot is built from.
 #[derive(Debug, Default)]
@@ -150,7 +151,7 @@ impl State {
         // Read before the records: a writer commits first and updates the head file afterwards, so a head file that is
         // ahead of the records read later is damage, never a race. Reading it afterwards would report a record that
         // another process committed in between as lost.
-        let remembered = self.remembered_position(&mut damage).await;
+        let remembered = damage.read_head(self.options.head_file.as_ref()).await;
         let remembered_seq = remembered.as_ref().map_or(0, |position| position.seq);
         let mut head_check = HeadCheck::new(writer.position.clone(), remembered);
         let mut after = head_check.read_after();
@@ -206,12 +207,13 @@ impl State {
         // Load what the touched sources need. Nothing of `writer` has changed up to here.
         let touched: BTreeSet<SourceId> =
             new_entries.iter().filter_map(|entry| entry.record.event.source().cloned()).collect();
-        let definitions = self.load_definitions(writer, &inventory, &touched).await?;
-        let segments = self.load_segments(writer, &inventory, &definitions, &touched).await?;
+        let definitions = load_definitions(&*self.store, writer, &inventory, &touched).await?;
+        let segments = load_segments(&*self.store, writer, &inventory, &definitions, &touched).await?;
         // For the log: sources that leave the catalogue with this batch.
+        let environment = self.snapshot.load().environment.clone();
         let removed: Vec<(SourceId, usize)> = touched
             .iter()
-            .filter(|id| self.enabled_source(&inventory, id).is_none())
+            .filter(|id| inventory.source(id).is_none_or(|state| !environment.is_enabled(id, state)))
             .filter_map(|id| writer.catalog_sources.get(id).map(|source| (id.clone(), source.segment.entries().len())))
             .collect();
         let critical = new_entries.iter().filter_map(JournalEntry::newer_record).filter(|newer| newer.critical);
@@ -250,18 +252,6 @@ impl State {
             self.notify(RegistryNotice::RecordAppended(entry.record));
         }
         Ok(())
-    }
-
-    /// Returns the position in the head file. A file that cannot be read counts as damage until it can be read again.
-    pub(crate) async fn remembered_position(&self, damage: &mut JournalDamage) -> Option<JournalPosition> {
-        let remembered = self.options.head_file.as_ref()?.read().await;
-        if matches!(damage.head, Some(Damage::HeadUnreadable { .. })) {
-            damage.head = None;
-        }
-        remembered.unwrap_or_else(|unreadable| {
-            damage.head = Some(unreadable);
-            None
-        })
     }
 
     /// Reads the measurements. Those on a damaged page are skipped: they can be measured again.
@@ -350,9 +340,16 @@ impl State {
         self.publish(&mut writer, self.snapshot.load().statuses.clone());
     }
 
-    /// Builds the catalogue entry of a source again, or removes it.
+    /// Builds the catalogue entry of a source again, or removes it if the source is disabled or has no tool list.
     fn update_catalog_source(&self, writer: &mut WriterState, id: &SourceId) {
-        match self.build_catalog_source(writer, id) {
+        let environment = self.snapshot.load().environment.clone();
+        let state = writer.inventory.source(id).filter(|state| environment.is_enabled(id, state)).cloned();
+        let definition = writer.definitions.get(id).map(|(_, definition)| definition);
+        let source = definition.map(|source| effective_source(source, &environment, &self.settings.load().defaults));
+        let built = state
+            .zip(source)
+            .and_then(|(state, source)| build_catalog_source(writer, state, source, self.connectors.builtins()));
+        match built {
             Some(catalog_source) => writer.catalog_sources.insert(id.clone(), catalog_source),
             None => writer.catalog_sources.remove(id),
         };
@@ -362,7 +359,12 @@ impl State {
     /// with the writer lock held.
     fn publish(&self, writer: &mut WriterState, statuses: Arc<BTreeMap<SourceId, SourceStatus>>) {
         let before = self.snapshot.load().catalog.hash();
-        let effective_sources = self.effective_sources(writer);
+        let environment = self.snapshot.load().environment.clone();
+        let settings = self.settings.load_full();
+        let effective = writer.definitions.iter().map(|(id, (_, source))| {
+            (id.clone(), Arc::new(effective_source(source, &environment, &settings.defaults)))
+        });
+        let effective_sources: Arc<BTreeMap<SourceId, Arc<Source>>> = Arc::new(effective.collect());
         let declared = writer.definitions.iter().map(|(id, (_, source))| (id.clone(), source.clone()));
         let declared: Arc<BTreeMap<SourceId, Arc<Source>>> = Arc::new(declared.collect());
         let inventory = Arc::new(writer.inventory.clone());
@@ -373,7 +375,7 @@ impl State {
             // tool.
             let embedded = self.connectors.builtins().embedded_catalog_source();
             let sources = writer.catalog_sources.values().cloned().chain(embedded).collect();
-            snapshot.catalog = Arc::new(self.build_catalog(inventory.version, sources));
+            snapshot.catalog = Arc::new(settings.build_catalog(inventory.version, sources));
             snapshot.inventory = inventory.clone();
             snapshot.declared_sources = declared.clone();
             snapshot.effective_sources = effective_sources.clone();
@@ -390,11 +392,6 @@ impl State {
         }
     }
 
-    /// Builds a catalogue and marks the tools that the configuration calls essential.
-    fn build_catalog(&self, version: u64, sources: Vec<Arc<CatalogSource>>) -> Catalog {
-        Catalog::build(version, sources).with_essential(self.settings.load().expose.essential.clone())
-    }
-
     /// Publishes a catalogue with the tools that the host registered; nothing else changes.
     pub(crate) fn publish_embedded(&self) {
         let builtins = self.connectors.builtins();
@@ -402,7 +399,7 @@ impl State {
             let others =
                 snapshot.catalog.sources().filter(|source| source.segment.source() != builtins.embedded_id()).cloned();
             let sources = others.chain(builtins.embedded_catalog_source()).collect();
-            snapshot.catalog = Arc::new(self.build_catalog(snapshot.catalog.version, sources));
+            snapshot.catalog = Arc::new(self.settings.load().build_catalog(snapshot.catalog.version, sources));
         });
         self.notify_catalog_changed(&self.snapshot.load().catalog);
     }
@@ -411,12 +408,6 @@ impl State {
     pub(super) fn publish_blocked(&self, blocked: BTreeMap<SourceId, String>) {
         let blocked = Arc::new(blocked);
         self.update_snapshot(|snapshot| snapshot.blocked_sources = blocked.clone());
-    }
-
-    /// Publishes the sources whose configuration is invalid.
-    pub(crate) fn publish_invalid(&self, invalid: BTreeMap<SourceId, ErrorSummary>) {
-        let invalid = Arc::new(invalid);
-        self.update_snapshot(|snapshot| snapshot.invalid_sources = invalid.clone());
     }
 
     /// Logs the new tool counts and notifies subscribers.

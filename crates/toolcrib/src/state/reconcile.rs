@@ -2,6 +2,7 @@
 //! unchanged configuration writes nothing and takes no lock in the store.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use toolcrib_config::Config;
 use toolcrib_core::inventory::{Actor, Command, Inventory, Origin, reconcile};
@@ -59,7 +60,8 @@ impl State {
             }
             self.execute(command, Actor::config()).await?;
         }
-        self.publish_invalid(invalid);
+        let invalid = Arc::new(invalid);
+        self.update_snapshot(|snapshot| snapshot.invalid_sources = invalid.clone());
         Ok(())
     }
 
