@@ -9,10 +9,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
-use toolcrib::RegistryOptions;
 use toolcrib::config::Config;
 use toolcrib::config_file::LoadedConfig;
-use toolcrib::testkit::ScriptedSource;
+use toolcrib::testkit::{ScriptedSource, open_with_connectors};
+use toolcrib::{Registry, RegistryOptions};
 use toolcrib_server::{AppState, HttpServer, ServerConfig};
 pub(crate) use toolcrib_testkit::raw_http::RawHttpResponse;
 use toolcrib_testkit::raw_http::encode_request;
@@ -24,12 +24,10 @@ pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 /// Ids of sources with the scripted sources that replace them.
 pub(crate) type SourceScripts<'a> = &'a [(&'a str, &'a Arc<ScriptedSource>)];
 
-/// Options of a registry in memory over scripted sources.
-pub(crate) fn scripted_options(sources: SourceScripts<'_>) -> RegistryOptions {
-    RegistryOptions {
-        connector_factory: Some(ScriptedSource::connector_factory(sources.iter().copied())),
-        ..RegistryOptions::default()
-    }
+/// Opens a registry in which these sources are scripted.
+pub(crate) async fn open_scripted(config: Config, options: RegistryOptions, sources: SourceScripts<'_>) -> Registry {
+    let factory = ScriptedSource::connector_factory(sources.iter().copied());
+    open_with_connectors(config, options, factory).await.unwrap()
 }
 
 /// Configuration of a server that needs no token on loopback.

@@ -13,6 +13,7 @@ mod source_events;
 mod unsupported;
 
 use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -45,11 +46,20 @@ pub(crate) struct Connectors {
     api_clients: Arc<toolcrib_openapi::client::OpenApiClients>,
     /// Reads the files that references name, for all sources.
     secret_files: Arc<SecretFiles>,
-    /// Settings that connectors need: clock, guard, log directory, the factory of tests.
+    /// Settings that connectors need: clock, guard, log directory.
     options: Arc<RegistryOptions>,
+    factory: ConnectorFactory,
     /// Receives what sources announce.
     pub(crate) source_events: SourceEvents,
 }
+
+/// Creates connectors in place of the real ones, for tests; the default replaces none. A connector reports
+/// announcements of its source through the [`SourceEvents`].
+#[derive(Clone, Default)]
+pub struct ConnectorFactory(pub(crate) Option<Arc<ConnectorFactoryFn>>);
+
+/// Returns `None` for sources that get their real connector.
+pub(crate) type ConnectorFactoryFn = dyn Fn(&Source, &SourceEvents) -> Option<Arc<dyn Connector>> + Send + Sync;
 
 /// Maximum number of concurrent calls of one tool; further calls wait, so that a tool that hangs does not occupy its
 /// whole source. Enough for a hundred clients that use one tool at once.
@@ -92,7 +102,11 @@ pub fn server_log_path(logs: &Path, id: &SourceId) -> PathBuf {
 
 impl Connectors {
     /// Creates the table without any connection.
-    pub(crate) fn new(options: Arc<RegistryOptions>, source_events: SourceEvents) -> Connectors {
+    pub(crate) fn new(
+        options: Arc<RegistryOptions>,
+        factory: ConnectorFactory,
+        source_events: SourceEvents,
+    ) -> Connectors {
         Connectors {
             slots: Mutex::default(),
             builtins: Arc::new(BuiltinTools::new(&options)),
@@ -102,6 +116,7 @@ impl Connectors {
             api_clients: Arc::default(),
             secret_files: Arc::default(),
             options,
+            factory,
             source_events,
         }
     }
@@ -156,10 +171,8 @@ impl Connectors {
 
     /// Creates the connector for a source's kind. Makes no connection.
     fn create_connector(&self, source: &Source, references: &Arc<SourceReferences>) -> Arc<dyn Connector> {
-        #[cfg(any(test, feature = "testkit"))]
-        if let Some(factory) = &self.options.connector_factory
-            && let Some(connector) = (factory.0)(source, &self.source_events)
-        {
+        let replaced = self.factory.0.as_ref().and_then(|factory| factory(source, &self.source_events));
+        if let Some(connector) = replaced {
             return connector;
         }
         #[cfg(not(any(feature = "mcp", feature = "openapi")))]
@@ -256,6 +269,12 @@ impl Connectors {
     pub(crate) async fn close_all(&self) {
         let slots = std::mem::take(&mut *self.slots.lock());
         futures_util::future::join_all(slots.values().map(|slot| slot.connector.close())).await;
+    }
+}
+
+impl fmt::Debug for ConnectorFactory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ConnectorFactory")
     }
 }
 

@@ -51,9 +51,6 @@ pub struct RegistryOptions {
     pub trace: Option<Trace>,
     /// Queue of finished spans for export. When set, every request to a source carries trace context.
     pub span_queue: Option<SpanQueue>,
-    /// Replaces the connectors of some sources, for tests.
-    #[cfg(any(test, feature = "testkit"))]
-    pub connector_factory: Option<crate::testkit::ConnectorFactory>,
 }
 
 /// Extent of the trust in a project's configuration file.
@@ -111,8 +108,6 @@ impl Default for RegistryOptions {
             trust: Trust::default(),
             trace: None,
             span_queue: None,
-            #[cfg(any(test, feature = "testkit"))]
-            connector_factory: None,
         }
     }
 }

@@ -6,16 +6,15 @@
 //!
 //! ```
 //! use serde_json::json;
-//! use toolcrib::testkit::{ScriptedSource, config_with_sources};
-//! use toolcrib::{Registry, RegistryOptions};
+//! use toolcrib::RegistryOptions;
+//! use toolcrib::testkit::{ScriptedSource, config_with_sources, open_with_connectors};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> toolcrib::Result<()> {
 //! let shop = ScriptedSource::new(["order"]);
 //! shop.set_reply(|tool, input| json!(format!("{tool}: {}", input["what"])));
-//! let connector_factory = Some(ScriptedSource::connector_factory([("shop", &shop)]));
-//! let options = RegistryOptions { connector_factory, ..RegistryOptions::default() };
-//! let registry = Registry::open(config_with_sources(["shop"]), options).await?;
+//! let factory = ScriptedSource::connector_factory([("shop", &shop)]);
+//! let registry = open_with_connectors(config_with_sources(["shop"]), RegistryOptions::default(), factory).await?;
 //! assert_eq!(shop.discoveries(), 0, "opening makes no requests");
 //!
 //! let output = registry.call("shop__order", json!({"what": 7})).caller("agent").await?;
@@ -43,19 +42,17 @@ use toolcrib_core::{Code, Error, Result, ResultExt, Source, SourceId};
 use crate::call::ProgressListener;
 use crate::connector::{CallFailure, Connector, Discovered, Discovery, SourceRequest, ToolCall, ToolResult};
 use crate::connectors::SourceEvents;
+use crate::{Registry, RegistryOptions};
 
-/// Creates connectors in place of the real ones. A connector reports announcements of its source through the
-/// [`SourceEvents`].
-#[derive(Clone)]
-pub struct ConnectorFactory(pub Arc<ConnectorFactoryFn>);
+pub use crate::connectors::ConnectorFactory;
 
-/// Returns `None` for sources that get their real connector.
-pub type ConnectorFactoryFn = dyn Fn(&Source, &SourceEvents) -> Option<Arc<dyn Connector>> + Send + Sync;
-
-impl fmt::Debug for ConnectorFactory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ConnectorFactory")
-    }
+/// Opens a registry with some connectors replaced, such as those of [`ScriptedSource::connector_factory`].
+pub async fn open_with_connectors(
+    config: Config,
+    options: RegistryOptions,
+    factory: ConnectorFactory,
+) -> Result<Registry> {
+    Registry::open_with_connectors(config, options, factory).await
 }
 
 /// Computes the reply to a call from the tool's original name and its arguments.
@@ -119,18 +116,17 @@ impl ScriptedSource {
         })
     }
 
-    /// Returns a value for [`RegistryOptions::connector_factory`](crate::RegistryOptions): these sources are scripted,
-    /// all others are real.
+    /// Returns a factory for [`open_with_connectors`]: these sources are scripted, all others are real.
     pub fn connector_factory<'a>(
         sources: impl IntoIterator<Item = (&'a str, &'a Arc<ScriptedSource>)>,
     ) -> ConnectorFactory {
         let sources: BTreeMap<String, Arc<ScriptedSource>> =
             sources.into_iter().map(|(id, scripted)| (id.to_owned(), scripted.clone())).collect();
-        ConnectorFactory(Arc::new(move |source, events| {
+        ConnectorFactory(Some(Arc::new(move |source, events| {
             let scripted = sources.get(source.id.as_str())?.clone();
             scripted.script.lock().source_events = Some((events.clone(), source.id.clone()));
             Some(Arc::new(ScriptedConnector(scripted)))
-        }))
+        })))
     }
 
     /// Replaces the tools.

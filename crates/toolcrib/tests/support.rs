@@ -11,7 +11,7 @@ use toolcrib::core::{Result, SourceId, Timestamp};
 use toolcrib::guard::GuardExe;
 use toolcrib::registry::{SourceView, ToolFilter};
 use toolcrib::store::{MemoryStore, Store};
-use toolcrib::testkit::ScriptedSource;
+use toolcrib::testkit::{ConnectorFactory, ScriptedSource, open_with_connectors};
 use toolcrib::{CallOutput, Principal, Refresh, RefreshOutcome, Registry, RegistryOptions};
 use toolcrib_testkit::programs;
 
@@ -24,6 +24,7 @@ pub(crate) struct TestRegistry {
     pub(crate) manual_clock: ManualClock,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) options: RegistryOptions,
+    pub(crate) factory: ConnectorFactory,
 }
 
 impl std::ops::Deref for TestRegistry {
@@ -57,17 +58,22 @@ pub(crate) async fn open_with(
         store: Some(store.clone()),
         clock,
         environment: Vec::new(),
-        connector_factory: Some(ScriptedSource::connector_factory(sources.iter().copied())),
         ..RegistryOptions::default()
     });
-    let registry = Registry::open(config(yaml), options.clone()).await.unwrap();
-    TestRegistry { registry, manual_clock, store, options }
+    let factory = ScriptedSource::connector_factory(sources.iter().copied());
+    let registry = open_with_connectors(config(yaml), options.clone(), factory.clone()).await.unwrap();
+    TestRegistry { registry, manual_clock, store, options, factory }
 }
 
 impl TestRegistry {
     /// Opens another registry on the same store, like another process.
     pub(crate) async fn open_again(&self, yaml: &str) -> Registry {
-        Registry::open(config(yaml), self.options.clone()).await.unwrap()
+        self.open_again_with(yaml, self.options.clone()).await
+    }
+
+    /// Like `open_again`, with other options.
+    pub(crate) async fn open_again_with(&self, yaml: &str, options: RegistryOptions) -> Registry {
+        open_with_connectors(config(yaml), options, self.factory.clone()).await.unwrap()
     }
 
     pub(crate) async fn journal_len(&self) -> usize {

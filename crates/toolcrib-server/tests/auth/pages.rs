@@ -6,9 +6,10 @@ use toolcrib::core::Timestamp;
 use toolcrib::core::inventory::Actor;
 use toolcrib::registry::{EnableTarget, EnabledState};
 use toolcrib::testkit::{ScriptedSource, config_with_sources};
-use toolcrib::{Refresh, Registry, RegistryOptions, SourceId};
+use toolcrib::{Refresh, RegistryOptions, SourceId};
 
 use super::support::{AuthTestServer, bearer_header};
+use crate::test_server::{SourceScripts, open_scripted};
 
 /// Starts a server with three sources: one with many tools, one that fails and one that is disabled.
 async fn start_with_three_sources() -> AuthTestServer {
@@ -18,9 +19,9 @@ async fn start_with_three_sources() -> AuthTestServer {
     let broken = ScriptedSource::new(Vec::<Value>::new());
     let off = ScriptedSource::new([plain(0)]);
     broken.fail(&format!("cannot start `{}`", "long/".repeat(100)));
-    let connect = Some(ScriptedSource::connector_factory([("many", &many), ("broken", &broken), ("off", &off)]));
-    let options = RegistryOptions { clock, connector_factory: connect, ..RegistryOptions::default() };
-    let registry = Registry::open(config_with_sources(["many", "broken", "off"]), options).await.unwrap();
+    let options = RegistryOptions { clock, ..RegistryOptions::default() };
+    let scripts: SourceScripts<'_> = &[("many", &many), ("broken", &broken), ("off", &off)];
+    let registry = open_scripted(config_with_sources(["many", "broken", "off"]), options, scripts).await;
     let off = EnableTarget::Source(SourceId::from_name("off").unwrap());
     registry.sources().set_enabled(off, EnabledState::Disabled, Actor::new("test")).await.unwrap();
     registry.refresh(Refresh { force: true, ..Refresh::default() }).await;

@@ -17,7 +17,7 @@ use toolcrib::{Registry, RegistryOptions, Result};
 use toolcrib_server::{HttpServer, McpService, ServerConfig, bind};
 
 pub(crate) use crate::test_server::{RawHttpResponse, TEST_TIMEOUT};
-use crate::test_server::{RunningServer, scripted_options, server_config};
+use crate::test_server::{RunningServer, open_scripted, server_config};
 
 /// A server whose clock the test moves, so that tokens, sessions and links expire without waiting.
 pub(crate) struct AuthTestServer {
@@ -38,8 +38,8 @@ impl std::ops::Deref for AuthTestServer {
 pub(crate) async fn open_registry() -> (Registry, ManualClock) {
     let (clock, manual_clock) = Clock::manual(Timestamp(1_794_700_800_000));
     let scripted = ScriptedSource::new([json!({ "name": "push", "inputSchema": { "type": "object" } })]);
-    let options = RegistryOptions { clock, ..scripted_options(&[("git", &scripted)]) };
-    (Registry::open(config_with_sources(["git"]), options).await.unwrap(), manual_clock)
+    let options = RegistryOptions { clock, ..RegistryOptions::default() };
+    (open_scripted(config_with_sources(["git"]), options, &[("git", &scripted)]).await, manual_clock)
 }
 
 pub(crate) async fn build_server(

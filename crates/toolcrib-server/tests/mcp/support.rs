@@ -14,7 +14,7 @@ use toolcrib_mcp::{ConnectTarget, ConnectionEvent, McpClient, RequestOptions, Wi
 use toolcrib_server::{HttpServer, McpService, bind};
 
 pub(crate) use crate::test_server::TEST_TIMEOUT;
-use crate::test_server::{RunningServer, SourceScripts, scripted_options, server_config};
+use crate::test_server::{RunningServer, SourceScripts, open_scripted, server_config};
 
 /// A service and one client, connected through a stream in memory.
 pub(crate) struct McpFixture {
@@ -37,7 +37,7 @@ pub(crate) async fn start_exposed(expose: Expose, sources: SourceScripts<'_>) ->
 
 pub(crate) async fn start_configured(config: Config, sources: SourceScripts<'_>) -> McpFixture {
     let expose = config.expose.clone();
-    let registry = Registry::open(config, scripted_options(sources)).await.unwrap();
+    let registry = open_scripted(config, RegistryOptions::default(), sources).await;
     let service = McpService::new(registry.clone(), expose);
     let (client, server) = connect_client(&service, |_| {}).await;
     McpFixture { registry, service, client, _server: server }

@@ -80,11 +80,7 @@ async fn a_large_result_is_returned_in_pages_or_as_a_whole() {
     shop.set_reply(|_, _| json!("x".repeat(20_000)));
     let text = json!({ "sources": { "shop": { "command": "scripted", "result_limit": "8KiB" } } }).to_string();
     let config = Config::read(&text, "toolcrib.json", std::path::Path::new("/")).unwrap();
-    let options = RegistryOptions {
-        connector_factory: Some(ScriptedSource::connector_factory([("shop", &shop)])),
-        ..RegistryOptions::default()
-    };
-    let server = start_with(config, options).await;
+    let server = start_with(config, RegistryOptions::default(), &[("shop", &shop)]).await;
     let (mut read, mut body) = (0, json!({}));
     loop {
         let (status, page) = call_tool(&server, "shop__list", body).await;

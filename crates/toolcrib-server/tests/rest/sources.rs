@@ -15,9 +15,8 @@ async fn the_cached_source_list_is_never_stale() {
     let shop = ScriptedSource::new(["order"]);
     let (clock, manual_clock) = Clock::manual(Timestamp(1_700_000_000_000));
     // `revalidate: false`: no discovery runs in the background.
-    let connector_factory = Some(ScriptedSource::connector_factory([("shop", &shop)]));
-    let options = RegistryOptions { connector_factory, clock, revalidate: false, ..RegistryOptions::default() };
-    let server = start_with(config_with_sources(["shop"]), options).await;
+    let options = RegistryOptions { clock, revalidate: false, ..RegistryOptions::default() };
+    let server = start_with(config_with_sources(["shop"]), options, &[("shop", &shop)]).await;
     let source = async || server.get("/api/sources").await.expect_json(200)["sources"][0].clone();
     assert_eq!(source().await["status"], "never");
     server.registry.refresh(Refresh::default()).await;
@@ -62,11 +61,7 @@ async fn a_refresh_reports_changes_and_failures() {
 #[tokio::test]
 async fn a_source_can_be_declared_changed_and_removed() {
     let shop = ScriptedSource::new(["order"]);
-    let options = RegistryOptions {
-        connector_factory: Some(ScriptedSource::connector_factory([("shop", &shop)])),
-        ..RegistryOptions::default()
-    };
-    let server = start_with(config_with_sources([]), options).await;
+    let server = start_with(config_with_sources([]), RegistryOptions::default(), &[("shop", &shop)]).await;
     let body =
         json!({ "name": "Shop", "url": "http://127.0.0.1:1/mcp", "headers": { "X-Key": "hunter2" }, "ttl": "1m" });
     assert_eq!(server.post("/api/sources", &body).await.status, 401);
@@ -115,7 +110,7 @@ async fn a_source_can_be_declared_changed_and_removed() {
 
 #[tokio::test]
 async fn a_source_that_cannot_be_discovered_stays_with_its_error() {
-    let server = start_with(config_with_sources([]), RegistryOptions::default()).await;
+    let server = start_with(config_with_sources([]), RegistryOptions::default(), &[]).await;
     let body = json!({ "id": "away", "url": "http://127.0.0.1:1/mcp", "connect_timeout": "1s" });
     let source = server.send_as_admin("POST", "/api/sources", &body).await.expect_json(201);
     assert_eq!((&source["status"], &source["last_error"]["code"]), (&json!("failed"), &json!("TOOL_UNAVAILABLE")));

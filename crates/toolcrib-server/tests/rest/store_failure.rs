@@ -108,10 +108,8 @@ impl Store for FaultyStore {
 async fn start_with_faulty_store() -> (RestTestServer, Arc<FaultyStore>) {
     let shop = ScriptedSource::new(["order"]);
     let faulty_store = Arc::new(FaultyStore::default());
-    let connector_factory = Some(ScriptedSource::connector_factory([("shop", &shop)]));
-    let options =
-        RegistryOptions { connector_factory, store: Some(faulty_store.clone()), ..RegistryOptions::default() };
-    let server = start_with(config_with_sources(["shop"]), options).await;
+    let options = RegistryOptions { store: Some(faulty_store.clone()), ..RegistryOptions::default() };
+    let server = start_with(config_with_sources(["shop"]), options, &[("shop", &shop)]).await;
     server.registry.refresh(Refresh::default()).await;
     (server, faulty_store)
 }

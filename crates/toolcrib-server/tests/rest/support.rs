@@ -8,7 +8,7 @@ use toolcrib_server::{HttpServer, McpService, ServerLimits, bind};
 pub(crate) use toolcrib_testkit::observe::wait_until_async as wait_until;
 
 pub(crate) use crate::test_server::{RawHttpResponse, TEST_TIMEOUT};
-use crate::test_server::{RunningServer, SourceScripts, scripted_options, server_config};
+use crate::test_server::{RunningServer, SourceScripts, open_scripted, server_config};
 
 /// A server on loopback with a registry in memory. Tests change the registry directly to set up what they request.
 pub(crate) struct RestTestServer {
@@ -26,7 +26,7 @@ impl std::ops::Deref for RestTestServer {
 
 /// Starts a server whose sources are not discovered yet.
 pub(crate) async fn start_undiscovered(sources: SourceScripts<'_>) -> RestTestServer {
-    start_with(config_with_sources(sources.iter().map(|(id, _)| *id)), scripted_options(sources)).await
+    start_with(config_with_sources(sources.iter().map(|(id, _)| *id)), RegistryOptions::default(), sources).await
 }
 
 /// Starts a server and discovers every source.
@@ -34,21 +34,22 @@ pub(crate) async fn start_discovered(sources: SourceScripts<'_>) -> RestTestServ
     start_limited(sources, ServerLimits::default()).await
 }
 
-pub(crate) async fn start_with(config: Config, options: RegistryOptions) -> RestTestServer {
-    start_with_limits(config, options, ServerLimits::default()).await
+pub(crate) async fn start_with(config: Config, options: RegistryOptions, sources: SourceScripts<'_>) -> RestTestServer {
+    let registry = open_scripted(config.clone(), options, sources).await;
+    start_with_limits(config, registry, ServerLimits::default()).await
 }
 
 /// Starts a server with these limits and discovers every source.
 pub(crate) async fn start_limited(sources: SourceScripts<'_>, limits: ServerLimits) -> RestTestServer {
     let config = config_with_sources(sources.iter().map(|(id, _)| *id));
-    let server = start_with_limits(config, scripted_options(sources), limits).await;
+    let registry = open_scripted(config.clone(), RegistryOptions::default(), sources).await;
+    let server = start_with_limits(config, registry, limits).await;
     server.registry.refresh(Refresh::default()).await;
     server
 }
 
-async fn start_with_limits(config: Config, options: RegistryOptions, limits: ServerLimits) -> RestTestServer {
+async fn start_with_limits(config: Config, registry: Registry, limits: ServerLimits) -> RestTestServer {
     let data_dir = tempfile::tempdir().unwrap();
-    let registry = Registry::open(config.clone(), options).await.unwrap();
     let service = McpService::new(registry.clone(), config.expose.clone());
     let listener = bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
     let http_server =

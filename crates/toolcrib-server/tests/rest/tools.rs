@@ -8,6 +8,7 @@ use toolcrib::testkit::{ScriptedSource, config_with_sources};
 use toolcrib::{Refresh, RegistryOptions};
 
 use super::support::{RestTestServer, start_discovered, start_undiscovered, start_with};
+use crate::test_server::SourceScripts;
 
 fn numbered_tools(count: usize) -> Vec<Value> {
     (0..count).map(|number| json!(format!("tool_{number:03}"))).collect()
@@ -55,8 +56,7 @@ async fn a_hidden_tool_stays_hidden_after_its_removal() {
     let shop = ScriptedSource::new(["list", "order.delete"]);
     let yaml = "sources: { shop: { command: x, tools: { order_delete: hide } } }";
     let config = Config::read(yaml, "toolcrib.yaml", Path::new("/")).unwrap();
-    let connector_factory = Some(ScriptedSource::connector_factory([("shop", &shop)]));
-    let server = start_with(config, RegistryOptions { connector_factory, ..RegistryOptions::default() }).await;
+    let server = start_with(config, RegistryOptions::default(), &[("shop", &shop)]).await;
     server.registry.refresh(Refresh::default()).await;
     let tools = server.get("/api/tools").await.expect_json(200);
     assert_eq!(tool_names(&tools), ["shop__list"]);
@@ -131,9 +131,8 @@ async fn an_etag_does_not_depend_on_the_version_of_the_journal() {
 async fn removed_tools_and_sources_without_tools_are_not_cached() {
     let (shop, mail) = (ScriptedSource::new(numbered_tools(2)), ScriptedSource::new(["send"]));
     mail.fail("down");
-    let factory = ScriptedSource::connector_factory([("shop", &shop), ("mail", &mail)]);
-    let options = RegistryOptions { connector_factory: Some(factory), ..RegistryOptions::default() };
-    let server = start_with(config_with_sources(["shop"]), options).await;
+    let scripts: SourceScripts<'_> = &[("shop", &shop), ("mail", &mail)];
+    let server = start_with(config_with_sources(["shop"]), RegistryOptions::default(), scripts).await;
     server.registry.refresh(Refresh::default()).await;
     // A source that could not be discovered has an empty list, and is unknown after it was removed.
     let declaration = json!({ "name": "mail", "url": "http://127.0.0.1:1/mcp" });

@@ -10,7 +10,7 @@ use toolcrib_core::manifest::Manifest;
 use super::token_counts::TokenCounter;
 use super::{Registry, RegistryOptions};
 use crate::call::Dispatcher;
-use crate::connectors::{Connectors, SourceEvents};
+use crate::connectors::{ConnectorFactory, Connectors, SourceEvents};
 use crate::maintenance::Maintenance;
 use crate::monitoring::Monitoring;
 use crate::refresh::{Refresh, Refresher};
@@ -28,7 +28,16 @@ impl Registry {
     /// A damaged journal opens in the same way. If its file cannot be read at all and [`RegistryOptions::head_file`]
     /// says that there was a journal, the registry opens empty instead.
     pub async fn open(config: Config, options: RegistryOptions) -> Result<Registry> {
-        let error = match Registry::open_readable(&config, options.clone()).await {
+        Registry::open_with_connectors(config, options, ConnectorFactory::default()).await
+    }
+
+    /// Like [`Registry::open`], with some connectors replaced.
+    pub(crate) async fn open_with_connectors(
+        config: Config,
+        options: RegistryOptions,
+        factory: ConnectorFactory,
+    ) -> Result<Registry> {
+        let error = match Registry::open_readable(&config, options.clone(), factory.clone()).await {
             Err(error) if StoreState::from_error(&error) == StoreState::Damaged => error,
             opened => return opened,
         };
@@ -41,7 +50,7 @@ impl Registry {
                 }
                 let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
                 let options = RegistryOptions { store: Some(store), head_file: Some(head_file), ..options };
-                Registry::open_readable(&config, options).await
+                Registry::open_readable(&config, options, factory).await
             }
             Some(_) | None => Err(error),
         }
@@ -49,7 +58,7 @@ impl Registry {
 
     /// Opens a registry over a store whose journal can be read, at least in part. Fails if the store cannot be read at
     /// all.
-    async fn open_readable(config: &Config, options: RegistryOptions) -> Result<Registry> {
+    async fn open_readable(config: &Config, options: RegistryOptions, factory: ConnectorFactory) -> Result<Registry> {
         let store = options.store.clone().unwrap_or_else(|| Arc::new(MemoryStore::new()));
         let store_key = store.key().await?;
         // A subscriber may fall this many notices behind before it misses some. One that needs all records fills gaps
@@ -59,7 +68,7 @@ impl Registry {
         let options = Arc::new(options);
         let tasks = Tasks::default();
         // Each of these knows only those before it.
-        let connectors = Arc::new(Connectors::new(options.clone(), SourceEvents::new(notices.clone())));
+        let connectors = Arc::new(Connectors::new(options.clone(), factory, SourceEvents::new(notices.clone())));
         let state = Arc::new(State::new(
             store,
             store_key,

@@ -164,7 +164,7 @@ mod tests {
 
     use super::*;
     use crate::refresh::{RefreshStatus, RequiredFreshness};
-    use crate::testkit::ScriptedSource;
+    use crate::testkit::{ScriptedSource, open_with_connectors};
     use crate::{Registry, RegistryOptions};
 
     fn id(name: &str) -> SourceId {
@@ -188,8 +188,7 @@ mod tests {
             let config = Config::read(&config, "toolcrib.json", Path::new(".")).unwrap();
             let scripted = ScriptedSource::new(["push"]);
             let factory = ScriptedSource::connector_factory([("plain", &scripted), ("secret", &scripted)]);
-            let options = RegistryOptions { connector_factory: Some(factory), ..RegistryOptions::default() };
-            let registry = Registry::open(config, options).await.unwrap();
+            let registry = open_with_connectors(config, RegistryOptions::default(), factory).await.unwrap();
             let outcomes = registry.refresher.ensure_freshness(RequiredFreshness::Fresh, None).await;
             assert!(outcomes.iter().all(|outcome| outcome.status == RefreshStatus::Success));
             Fixture { registry, token, _directory: directory }

@@ -8,7 +8,7 @@ use toolcrib::call::CallDeadline;
 use toolcrib::core::inventory::{Actor, Command};
 use toolcrib::core::policy::Verdict;
 use toolcrib::testkit::ScriptedSource;
-use toolcrib::{CallContext, Code, Registry, RegistryOptions, Trust, UntrustedFile};
+use toolcrib::{CallContext, Code, RegistryOptions, Trust, UntrustedFile};
 
 use crate::support::{agent, cached_tools, call, config, id, list_tools, open, open_yaml, output_text};
 
@@ -205,7 +205,7 @@ async fn roots_of_an_untrusted_source_are_not_read() {
     let untrusted = UntrustedFile { reason: "the file is not trusted".to_owned(), sources: vec![id("core")] };
     let trust = Trust { untrusted: Some(untrusted), ..Trust::default() };
     let options = RegistryOptions { trust, ..fixture.options.clone() };
-    let later = Registry::open(config("sources: {}"), options).await.unwrap();
+    let later = fixture.open_again_with("sources: {}", options).await;
     assert!(cached_tools(&later).is_empty(), "without the file there are no roots");
     later.configuration().set_trust(Trust::default());
     later.configuration().apply(&config(&yaml)).await.unwrap();

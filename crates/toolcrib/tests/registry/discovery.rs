@@ -5,7 +5,7 @@ use std::time::Duration;
 use toolcrib::core::freshness::Freshness;
 use toolcrib::refresh::RefreshStatus;
 use toolcrib::registry::{DiscoveryStatus, HistoryQuery, SourceHealth};
-use toolcrib::testkit::ScriptedSource;
+use toolcrib::testkit::{ScriptedSource, config_with_sources, open_with_connectors};
 use toolcrib::{Code, Refresh, RegistryOptions, RequiredFreshness};
 
 use crate::support::{
@@ -385,14 +385,10 @@ async fn a_discovery_of_another_process_satisfies_a_queued_one() {
     let first = ScriptedSource::new(["one"]);
     let second = ScriptedSource::new(["two"]);
     let open = async || {
-        let connector_factory = Some(ScriptedSource::connector_factory([("first", &first), ("second", &second)]));
-        let options = toolcrib::RegistryOptions {
-            store: Some(store.clone()),
-            connector_factory,
-            max_parallel_discoveries: 1,
-            ..Default::default()
-        };
-        toolcrib::Registry::open(toolcrib::testkit::config_with_sources(["first", "second"]), options).await.unwrap()
+        let factory = ScriptedSource::connector_factory([("first", &first), ("second", &second)]);
+        let options =
+            toolcrib::RegistryOptions { store: Some(store.clone()), max_parallel_discoveries: 1, ..Default::default() };
+        open_with_connectors(config_with_sources(["first", "second"]), options, factory).await.unwrap()
     };
     let registry = open().await;
     let other_process = open().await;

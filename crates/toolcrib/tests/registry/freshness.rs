@@ -6,7 +6,7 @@ use serde_json::json;
 use toolcrib::core::freshness::Freshness;
 use toolcrib::refresh::{BackoffPolicy, ConnectionAfterDiscovery, RefreshStatus};
 use toolcrib::registry::{DiscoveryStatus, SourceHealth};
-use toolcrib::testkit::ScriptedSource;
+use toolcrib::testkit::{ScriptedSource, config_with_sources, open_with_connectors};
 use toolcrib::{Code, RegistryOptions, RequiredFreshness};
 
 use crate::support::{
@@ -138,13 +138,10 @@ async fn a_reader_that_gives_up_does_not_discard_a_running_discovery() {
     git.pause();
     let (clock, hand) = toolcrib::clock::Clock::manual(toolcrib::core::Timestamp(1_000_000));
     let open = async || {
-        let options = RegistryOptions {
-            clock: clock.clone(),
-            store: Some(store.clone()),
-            connector_factory: Some(ScriptedSource::connector_factory([("git", &git)])),
-            ..RegistryOptions::default()
-        };
-        toolcrib::Registry::open(toolcrib::testkit::config_with_sources(["git"]), options).await.unwrap()
+        let options =
+            RegistryOptions { clock: clock.clone(), store: Some(store.clone()), ..RegistryOptions::default() };
+        let factory = ScriptedSource::connector_factory([("git", &git)]);
+        open_with_connectors(config_with_sources(["git"]), options, factory).await.unwrap()
     };
     let registry = open().await;
     let other_process = open().await;
@@ -333,8 +330,7 @@ async fn a_clock_set_back_makes_a_list_stale() {
     list_tools(&fixture).await;
     let (clock, _) = toolcrib::clock::Clock::manual(toolcrib::core::Timestamp(1_000));
     let options = RegistryOptions { clock, ..fixture.options.clone() };
-    let registry = toolcrib::Registry::open(crate::support::config("sources: { git: { command: scripted } }"), options);
-    let registry = registry.await.unwrap();
+    let registry = fixture.open_again_with("sources: { git: { command: scripted } }", options).await;
     assert_eq!(registry.sources().get(&id("git")).unwrap().freshness, Freshness::Stale);
     assert_eq!(list_tools(&registry).await, ["git__push"]);
 }

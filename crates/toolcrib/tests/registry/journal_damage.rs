@@ -15,7 +15,7 @@ use toolcrib::core::inventory::{Actor, Command};
 use toolcrib::core::tool::ToolId;
 use toolcrib::registry::HistoryQuery;
 use toolcrib::store::{self, StoreState};
-use toolcrib::testkit::ScriptedSource;
+use toolcrib::testkit::{ScriptedSource, open_with_connectors};
 use toolcrib::{Code, Refresh, Registry, RegistryOptions};
 
 use crate::support::{cached_tools, call, config, id, wait_until};
@@ -44,10 +44,10 @@ async fn open(data: &Path) -> Registry {
         store: Some(opened.store),
         head_file: opened.head,
         environment: Vec::new(),
-        connector_factory: Some(ScriptedSource::connector_factory([("git", &git), ("mail", &mail), ("extra", &extra)])),
         ..RegistryOptions::default()
     };
-    Registry::open(config(YAML), options).await.unwrap()
+    let factory = ScriptedSource::connector_factory([("git", &git), ("mail", &mail), ("extra", &extra)]);
+    open_with_connectors(config(YAML), options, factory).await.unwrap()
 }
 
 impl JournalFixture {

@@ -156,7 +156,7 @@ async fn a_writer_that_does_not_follow_the_store_is_rejected_too() {
     let git = ScriptedSource::new(["push"]);
     let (home, fixture) = open_sqlite(&git).await;
     let options = RegistryOptions { follow_writes: false, ..fixture.options.clone() };
-    let registry = Registry::open(config(YAML), options).await.unwrap();
+    let registry = fixture.open_again_with(YAML, options).await;
     append_record(home.path(), UNKNOWN_RECORD, true, "0.9.0").await;
     let disabled = registry.execute(Command::Disable(id("git")), Actor::new("test")).await;
     assert_refused(disabled, &upgrade_message("ToolPainted", "0.9.0"));

@@ -206,7 +206,7 @@ async fn variables_override_a_source_for_this_process_only() {
     let environment = [("GIT_ENABLED", "false"), ("HUB_URL", "http://b/mcp"), ("HUB_TOKEN", "s3cret")];
     let environment = environment.map(|(name, value)| (format!("TOOLCRIB_SOURCE_{name}"), value.to_owned()));
     let options = RegistryOptions { environment: environment.to_vec(), ..fixture.options.clone() };
-    let other = toolcrib::Registry::open(config(yaml), options).await.unwrap();
+    let other = fixture.open_again_with(yaml, options).await;
     let git_view = other.sources().get(&id("git")).unwrap();
     let hub_view = other.sources().get(&id("hub")).unwrap();
     assert_eq!((git_view.enabled, git_view.tool_count), (false, 1), "known but not listed");
