@@ -16,7 +16,7 @@ use toolcrib_core::Result;
 use toolcrib_guard::{GuardExe, Launch, ServerProcess, clean_env};
 
 use super::files::Roots;
-use super::{BuiltinDefinition, BuiltinHandler, BuiltinOutput, execution_failed, handler, parse_arguments};
+use super::{BuiltinDefinition, BuiltinHandler, BuiltinOutput, builtin_handler, execution_failed, parse_arguments};
 
 /// Upper bound of `timeout_s`.
 const MAX_TIMEOUT_SECONDS: u64 = 600;
@@ -56,7 +56,7 @@ pub(super) fn tool(roots: Arc<Roots>, guard: GuardExe) -> Result<(BuiltinDefinit
     .title("Run a shell command")
     .mutating()
     .annotations(json!({ "readOnlyHint": false, "destructiveHint": true, "openWorldHint": true }));
-    let handler = handler(move |input| {
+    let handler = builtin_handler(move |input| {
         let roots = Arc::clone(&roots);
         let guard = guard.clone();
         async move { run_command(&roots, &guard, parse_arguments(input)?).await }

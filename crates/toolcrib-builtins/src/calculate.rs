@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::json;
 use toolcrib_core::Result;
 
-use super::{BuiltinDefinition, BuiltinHandler, BuiltinOutput, handler, invalid_input, parse_arguments};
+use super::{BuiltinDefinition, BuiltinHandler, BuiltinOutput, builtin_handler, invalid_input, parse_arguments};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -50,7 +50,7 @@ pub(super) fn tool() -> Result<(BuiltinDefinition, BuiltinHandler)> {
         "additionalProperties": false,
     }))
     .read_only();
-    Ok((definition, handler(|input| async { calculate(parse_arguments(input)?) })))
+    Ok((definition, builtin_handler(|input| async { calculate(parse_arguments(input)?) })))
 }
 
 /// Evaluates the expression. Errors of the expression are errors of the arguments.

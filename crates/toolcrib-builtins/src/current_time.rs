@@ -11,8 +11,8 @@ use serde_json::json;
 use toolcrib_core::{Result, Timestamp};
 
 use super::{
-    BuiltinDefinition, BuiltinHandler, BuiltinOutput, execution_failed, handler, invalid_input, parse_arguments,
-    sanitize_for_message,
+    BuiltinDefinition, BuiltinHandler, BuiltinOutput, builtin_handler, execution_failed, invalid_input,
+    parse_arguments, sanitize_for_message,
 };
 
 #[derive(Deserialize)]
@@ -55,7 +55,7 @@ pub(super) fn tool(now: Arc<dyn Fn() -> Timestamp + Send + Sync>) -> Result<(Bui
     }))
     // No `idempotentHint`: each call returns another result.
     .annotations(json!({ "readOnlyHint": true, "openWorldHint": false }));
-    let handler = handler(move |input| {
+    let handler = builtin_handler(move |input| {
         let now = now();
         async move { format_time(parse_arguments(input)?, now) }
     });

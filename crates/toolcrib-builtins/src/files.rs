@@ -18,7 +18,8 @@ use serde::de::DeserializeOwned;
 use toolcrib_core::{Code, Error, Result};
 
 use super::{
-    BuiltinHandler, BuiltinOutput, execution_failed, handler, invalid_input, parse_arguments, sanitize_for_message,
+    BuiltinHandler, BuiltinOutput, builtin_handler, execution_failed, invalid_input, parse_arguments,
+    sanitize_for_message,
 };
 pub(super) use atomic_write::{create_file, replace_file};
 pub(super) use glob::Glob;
@@ -142,7 +143,7 @@ pub(super) fn blocking_handler<A>(roots: Arc<Roots>, work: fn(&Roots, &A) -> Res
 where
     A: DeserializeOwned + Send + 'static,
 {
-    handler(move |input| {
+    builtin_handler(move |input| {
         let roots = Arc::clone(&roots);
         async move {
             let arguments = parse_arguments::<A>(input)?;

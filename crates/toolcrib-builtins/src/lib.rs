@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use toolcrib_connector::builtin::{BuiltinDefinition, BuiltinHandler, BuiltinOutput, handler};
+use toolcrib_connector::builtin::{BuiltinDefinition, BuiltinHandler, BuiltinOutput, builtin_handler};
 use toolcrib_core::source::BuiltinSource;
 use toolcrib_core::text::{closest_match, sanitize_truncated};
 use toolcrib_core::{Code, Error, Result, Timestamp};

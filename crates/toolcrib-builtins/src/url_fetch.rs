@@ -15,8 +15,8 @@ use toolcrib_connector::address_policy::{BlockedAddress, PublicOnlyResolver, che
 use toolcrib_core::{Error, Result};
 
 use super::{
-    BuiltinDefinition, BuiltinHandler, BuiltinOutput, execution_failed, handler, invalid_input, parse_arguments,
-    sanitize_for_message,
+    BuiltinDefinition, BuiltinHandler, BuiltinOutput, builtin_handler, execution_failed, invalid_input,
+    parse_arguments, sanitize_for_message,
 };
 
 /// Upper bound of `max_bytes`.
@@ -71,7 +71,7 @@ pub(super) fn tool(allow_private: bool) -> Result<(BuiltinDefinition, BuiltinHan
     .annotations(json!({ "readOnlyHint": true, "idempotentHint": true, "openWorldHint": true }));
     // Built by the first call: reading the system's certificates takes a while.
     let client = Arc::new(OnceLock::new());
-    let handler = handler(move |input| {
+    let handler = builtin_handler(move |input| {
         let client = Arc::clone(&client);
         async move { fetch(&client, allow_private, parse_arguments(input)?).await }
     });

@@ -22,7 +22,7 @@ use toolcrib_core::Result;
 pub type BuiltinHandler = Arc<dyn Fn(Value) -> BoxFuture<'static, Result<BuiltinOutput>> + Send + Sync>;
 
 /// Creates a handler from an async function.
-pub fn handler<F, Fut>(function: F) -> BuiltinHandler
+pub fn builtin_handler<F, Fut>(function: F) -> BuiltinHandler
 where
     F: Fn(Value) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<BuiltinOutput>> + Send + 'static,

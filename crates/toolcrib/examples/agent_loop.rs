@@ -5,10 +5,9 @@
 //! `cargo run -p toolcrib --example agent_loop`
 
 use serde_json::{Value, json};
-use toolcrib::builtin::{BuiltinDefinition, BuiltinOutput, handler};
 use toolcrib::catalog::render::Format;
 use toolcrib::registry::ToolFilter;
-use toolcrib::{Principal, Registry, Result};
+use toolcrib::{BuiltinDefinition, BuiltinOutput, Principal, Registry, Result, builtin_handler};
 
 /// One source works, the other cannot be started: its failure does not affect the first.
 const CONFIG: &str = r#"
@@ -34,7 +33,9 @@ async fn run() -> Result<()> {
                 "type": "object", "properties": { "name": { "type": "string" } }, "required": ["name"],
             }),
         )?,
-        Some(handler(|input: Value| async move { Ok(BuiltinOutput::text(format!("Hello, {}!", input["name"]))) })),
+        Some(builtin_handler(
+            |input: Value| async move { Ok(BuiltinOutput::text(format!("Hello, {}!", input["name"]))) },
+        )),
     )?;
 
     // Discovers sources that were never discovered. A failing source is in `sources()` with its error.

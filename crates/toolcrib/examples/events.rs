@@ -6,9 +6,8 @@
 
 use serde_json::{Value, json};
 use tokio::sync::broadcast::error::RecvError;
-use toolcrib::builtin::{BuiltinDefinition, BuiltinOutput, handler};
 use toolcrib::registry::RegistryNotice;
-use toolcrib::{Refresh, Registry, Result};
+use toolcrib::{BuiltinDefinition, BuiltinOutput, Refresh, Registry, Result, builtin_handler};
 
 #[tokio::main]
 async fn main() -> Result<()> {
@@ -29,7 +28,7 @@ async fn main() -> Result<()> {
     });
 
     let ping = BuiltinDefinition::new("ping", "Answers", json!({ "type": "object" }))?;
-    registry.register_builtin(ping, Some(handler(|_: Value| async { Ok(BuiltinOutput::text("pong")) })))?;
+    registry.register_builtin(ping, Some(builtin_handler(|_: Value| async { Ok(BuiltinOutput::text("pong")) })))?;
     registry.call("ping", json!({})).caller("my-agent").await?;
     registry.refresh(Refresh::default()).await;
     registry.close().await;

@@ -8,8 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use serde_json::{Value, json};
-use toolcrib::builtin::{BuiltinDefinition, BuiltinOutput, handler};
-use toolcrib::{Registry, Result};
+use toolcrib::{BuiltinDefinition, BuiltinOutput, Registry, Result, builtin_handler};
 
 #[tokio::main]
 async fn main() -> Result<()> {
@@ -21,7 +20,7 @@ async fn main() -> Result<()> {
         .output_schema(json!({ "type": "object", "properties": { "balance": { "type": "integer" } } }))
         .read_only();
     let account = balance.clone();
-    let read_balance = handler(move |_: Value| {
+    let read_balance = builtin_handler(move |_: Value| {
         let amount = account.load(Ordering::Relaxed);
         async move { Ok(BuiltinOutput::json(json!({ "balance": amount }))) }
     });
@@ -32,7 +31,7 @@ async fn main() -> Result<()> {
         "properties": { "amount": { "type": "integer", "minimum": 1 } },
         "required": ["amount"],
     });
-    let withdraw = handler(move |input: Value| {
+    let withdraw = builtin_handler(move |input: Value| {
         let account = balance.clone();
         async move {
             let amount = input["amount"].as_i64().unwrap_or_default();

@@ -5,9 +5,8 @@
 #![expect(clippy::print_stdout, reason = "an example shows what it did")]
 
 use serde_json::json;
-use toolcrib::builtin::BuiltinDefinition;
 use toolcrib::catalog::render::Format;
-use toolcrib::{Principal, Registry, Result};
+use toolcrib::{BuiltinDefinition, Principal, Registry, Result};
 
 #[tokio::main]
 async fn main() -> Result<()> {

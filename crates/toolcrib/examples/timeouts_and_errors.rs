@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
-use toolcrib::builtin::{BuiltinDefinition, BuiltinOutput, handler};
-use toolcrib::{CallOutput, Registry, Result};
+use toolcrib::{BuiltinDefinition, BuiltinOutput, CallOutput, Registry, Result, builtin_handler};
 
 #[tokio::main]
 async fn main() -> Result<()> {
@@ -17,7 +16,7 @@ async fn main() -> Result<()> {
     let config = "sources: { broken: { command: no-such-server } }";
     let registry = Registry::builder().config_text(config)?.open().await?;
     let schema = json!({ "type": "object", "properties": { "ms": { "type": "integer" } }, "required": ["ms"] });
-    let wait = handler(|input: Value| async move {
+    let wait = builtin_handler(|input: Value| async move {
         tokio::time::sleep(Duration::from_millis(input["ms"].as_u64().unwrap_or_default())).await;
         Ok(BuiltinOutput::text("waited"))
     });

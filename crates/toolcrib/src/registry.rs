@@ -42,7 +42,6 @@ use toolcrib_core::inventory::{Actor, Command, Inventory};
 use toolcrib_core::principal::Principal;
 use toolcrib_core::{Result, Timestamp};
 
-use crate::builtin::{BuiltinDefinition, BuiltinHandler};
 use crate::call::Dispatcher;
 use crate::connectors::Connectors;
 use crate::maintenance::Maintenance;
@@ -50,6 +49,7 @@ use crate::node::NodeId;
 use crate::refresh::Refresher;
 use crate::state::State;
 use crate::tasks::Tasks;
+use crate::{BuiltinDefinition, BuiltinHandler};
 use token_counts::TokenCounter;
 
 pub use crate::breaker::{BreakerState, BreakerView};

@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use toolcrib::builtin::{BuiltinDefinition, BuiltinHandler, BuiltinOutput};
 use toolcrib::builtins::{self as builtin, BuiltinContext};
 use toolcrib::guard::GuardExe;
+use toolcrib::{BuiltinDefinition, BuiltinHandler, BuiltinOutput};
 use toolcrib_core::policy::Verdict;
 use toolcrib_core::source::BuiltinSource;
 use toolcrib_core::{Code, Error, Timestamp};

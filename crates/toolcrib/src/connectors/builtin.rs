@@ -15,13 +15,13 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 use toolcrib_catalog::{CatalogSource, Segment, SourceOptions};
+use toolcrib_connector::builtin::{BuiltinDefinition, BuiltinHandler};
 use toolcrib_connector::{CallFailure, Connector, Discovered, Discovery, SourceRequest, ToolCall, ToolResult};
 use toolcrib_core::inventory::{Actor, Event, Inventory, Origin, Record};
 use toolcrib_core::manifest::{Manifest, PackedManifest, ToolLimits};
 use toolcrib_core::source::{BuiltinSource, SourceKind};
 use toolcrib_core::{Code, Error, Result, ResultExt, Source, SourceId, Timestamp};
 
-use crate::builtin::{BuiltinDefinition, BuiltinHandler};
 use crate::clock::{Clock, format_limit};
 use crate::guard::GuardExe;
 use crate::options::RegistryOptions;

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use serde_json::json;
-use toolcrib::builtin::{BuiltinDefinition, BuiltinOutput, handler};
 use toolcrib::call::CallDeadline;
 use toolcrib::core::inventory::{Actor, Command};
 use toolcrib::core::policy::Verdict;
 use toolcrib::testkit::ScriptedSource;
-use toolcrib::{CallContext, Code, RegistryOptions, Trust, UntrustedFile};
+use toolcrib::{
+    BuiltinDefinition, BuiltinOutput, CallContext, Code, RegistryOptions, Trust, UntrustedFile, builtin_handler,
+};
 
 use crate::support::{agent, cached_tools, call, config, id, list_tools, open, open_yaml, output_text};
 
@@ -21,7 +22,7 @@ async fn an_embedding_host_can_register_tools() {
     let git = ScriptedSource::new(["push"]);
     let fixture = open(&[("git", &git)]).await;
     let mut notices = fixture.subscribe();
-    let greet = handler(|input| async move { Ok(BuiltinOutput::text(format!("hello {}", input["name"]))) });
+    let greet = builtin_handler(|input| async move { Ok(BuiltinOutput::text(format!("hello {}", input["name"]))) });
     fixture.register_builtin(definition("greet"), Some(greet)).unwrap();
     assert!(notices.try_recv().is_ok(), "subscribers hear of it");
     assert_eq!(list_tools(&fixture).await, ["git__push", "greet"]);
@@ -39,7 +40,7 @@ async fn an_embedding_host_can_register_tools() {
 #[tokio::test(start_paused = true)]
 async fn an_internal_tool_is_not_listed_and_can_be_called() {
     let fixture = open(&[]).await;
-    let answer = handler(|_| async { Ok(BuiltinOutput::text("done")) });
+    let answer = builtin_handler(|_| async { Ok(BuiltinOutput::text("done")) });
     fixture.register_builtin(definition("secret_door").internal(), Some(answer)).unwrap();
     assert!(list_tools(&fixture).await.is_empty());
     assert!(!fixture.view(&agent()).render(toolcrib::catalog::render::Format::Json).unwrap().contains("secret_door"));
@@ -79,13 +80,13 @@ async fn a_tool_named_like_a_builtin_is_skipped_and_reported() {
 #[tokio::test(start_paused = true)]
 async fn a_panic_in_a_handler_fails_that_call_only() {
     let fixture = open(&[]).await;
-    let panics = handler(|input| async move {
+    let panics = builtin_handler(|input| async move {
         assert!(input["calm"] == true, "a secret: 4711");
         Ok(BuiltinOutput::text("calm"))
     });
     fixture.register_builtin(definition("moody"), Some(panics)).unwrap();
     // A handler may also panic before it returns its future.
-    let at_once: toolcrib::builtin::BuiltinHandler = std::sync::Arc::new(|_| panic!("at once"));
+    let at_once: toolcrib::BuiltinHandler = std::sync::Arc::new(|_| panic!("at once"));
     fixture.register_builtin(definition("moodier"), Some(at_once)).unwrap();
     for tool in ["moody", "moodier"] {
         let error = call(&fixture, tool, json!({})).await.unwrap_err();
@@ -98,7 +99,7 @@ async fn a_panic_in_a_handler_fails_that_call_only() {
 #[tokio::test(start_paused = true)]
 async fn a_hanging_handler_ends_at_its_deadline_or_when_cancelled() {
     let fixture = open(&[]).await;
-    let hangs = handler(|_| std::future::pending());
+    let hangs = builtin_handler(|_| std::future::pending());
     fixture.register_builtin(definition("hangs"), Some(hangs)).unwrap();
     let options = CallContext { deadline: Some(CallDeadline::after(Duration::from_secs(2))), ..CallContext::default() };
     let error = fixture.call("hangs", json!({})).context(options).caller(agent()).await.unwrap_err();
@@ -113,7 +114,7 @@ async fn a_hanging_handler_ends_at_its_deadline_or_when_cancelled() {
 #[tokio::test(start_paused = true)]
 async fn a_large_result_of_a_handler_is_paged() {
     let fixture = open(&[]).await;
-    let talks = handler(|_| async { Ok(BuiltinOutput::text("x".repeat(300 * 1024))) });
+    let talks = builtin_handler(|_| async { Ok(BuiltinOutput::text("x".repeat(300 * 1024))) });
     fixture.register_builtin(definition("talks"), Some(talks)).unwrap();
     let output = call(&fixture, "talks", json!({})).await.unwrap();
     assert_eq!(output.page.unwrap().page_count, 2);
@@ -123,7 +124,7 @@ async fn a_large_result_of_a_handler_is_paged() {
 #[tokio::test(start_paused = true)]
 async fn a_builtin_with_verdict_ask_needs_consent() {
     let fixture = open(&[]).await;
-    let done = handler(|_| async { Ok(BuiltinOutput::text("done")) });
+    let done = builtin_handler(|_| async { Ok(BuiltinOutput::text("done")) });
     fixture.register_builtin(definition("risky").verdict(Verdict::Ask), Some(done)).unwrap();
     assert_eq!(call(&fixture, "risky", json!({})).await.unwrap_err().code, Code::Forbidden);
     let options = CallContext { consent: true, ..CallContext::default() };

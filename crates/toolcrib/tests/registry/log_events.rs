@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use serde_json::json;
-use toolcrib::builtin::{BuiltinDefinition, BuiltinOutput, handler};
 use toolcrib::core::inventory::{Actor, Command};
 use toolcrib::registry::RegistryNotice;
 use toolcrib::testkit::ScriptedSource;
+use toolcrib::{BuiltinDefinition, BuiltinOutput, builtin_handler};
 use tracing::field::{Field, Visit};
 use tracing::subscriber::DefaultGuard;
 use tracing::{Event, Metadata, Subscriber, span};
@@ -111,7 +111,7 @@ async fn each_event_of_the_contract_is_logged_with_its_fields() {
     assert_eq!(log.take("tools.cache.hit"), [expected_fields(&[("server_name", "git")])]);
 
     let definition = BuiltinDefinition::new("greet", "Greets", json!({"type": "object"})).unwrap();
-    let greet = handler(|_| async { Ok(BuiltinOutput::text("hello")) });
+    let greet = builtin_handler(|_| async { Ok(BuiltinOutput::text("hello")) });
     fixture.register_builtin(definition, Some(greet)).unwrap();
     assert_eq!(log.take("tools.registry.updated"), [counts("1", "2")]);
 

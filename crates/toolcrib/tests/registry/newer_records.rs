@@ -7,7 +7,6 @@ use serde_json::json;
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection};
 use tempfile::TempDir;
-use toolcrib::builtin::{BuiltinDefinition, BuiltinOutput, handler};
 use toolcrib::core::access::Role;
 use toolcrib::core::inventory::{Actor, Command};
 use toolcrib::core::{Error, Result};
@@ -15,7 +14,7 @@ use toolcrib::refresh::RefreshStatus;
 use toolcrib::registry::{EnableTarget, EnabledState, HistoryQuery};
 use toolcrib::store::{SqliteStore, Store};
 use toolcrib::testkit::ScriptedSource;
-use toolcrib::{CallContext, Code, Registry, RegistryOptions};
+use toolcrib::{BuiltinDefinition, BuiltinOutput, CallContext, Code, RegistryOptions, builtin_handler};
 
 use crate::support::{TestRegistry, cached_tools, call, config, force_refresh, id, list_tools, open_with, wait_until};
 
@@ -85,7 +84,7 @@ async fn a_newer_critical_record_prevents_calls_and_writes() {
     let (home, fixture) = open_sqlite(&git).await;
     list_tools(&fixture).await;
     let greet = BuiltinDefinition::new("greet", "Greets", json!({"type": "object"})).unwrap();
-    fixture.register_builtin(greet, Some(handler(|_| async { Ok(BuiltinOutput::text("hello")) }))).unwrap();
+    fixture.register_builtin(greet, Some(builtin_handler(|_| async { Ok(BuiltinOutput::text("hello")) }))).unwrap();
     fixture.tokens().create("ci", Role::Agent, None, Actor::new("test")).await.unwrap();
     let listed = cached_tools(&fixture);
     let written = fixture.journal_len().await;

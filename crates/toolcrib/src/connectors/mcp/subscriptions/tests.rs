@@ -47,16 +47,7 @@ fn build_connector(command: &str, args: &[&str], settings: &str) -> (Arc<McpConn
     let source = config.sources.into_iter().next().unwrap().source.unwrap();
     let source_events = SourceEvents::new(broadcast::channel(16).0);
     let references = Arc::new(SourceReferences::new(source.kind.clone(), Arc::default()));
-    (
-        Arc::new(McpConnector::new(
-            source,
-            Arc::default(),
-            Arc::default(),
-            source_events,
-            references,
-        )),
-        home,
-    )
+    (Arc::new(McpConnector::new(source, Arc::default(), Arc::default(), source_events, references)), home)
 }
 
 async fn send_request(connector: &McpConnector, method: &str) -> Result<Box<RawValue>, CallFailure> {
