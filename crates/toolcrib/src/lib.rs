@@ -32,6 +32,7 @@ mod monitoring;
 mod node;
 #[cfg(feature = "otel")]
 pub mod otel;
+#[doc(hidden)]
 pub mod private_dir;
 pub mod spans;
 mod tasks;

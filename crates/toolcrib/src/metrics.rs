@@ -19,6 +19,7 @@ pub const DURATION_BUCKETS: [f64; 16] =
 
 /// Copy of all counts at one time.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct MetricsSnapshot {
     /// Finished calls by source; `None` for calls that found no tool.
     pub calls: BTreeMap<Option<SourceId>, CallMetrics>,

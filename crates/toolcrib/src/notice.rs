@@ -48,6 +48,7 @@ pub enum RegistryNotice {
 /// Stage of a running discovery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(tag = "stage", rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum DiscoveryStage {
     /// The tool list is being requested from the source.
     Contacting,
@@ -60,6 +61,7 @@ pub enum DiscoveryStage {
 
 /// Outcome of the refresh of one source: a delta, or an error.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct RefreshOutcome {
     /// The refreshed source.
     pub source: SourceId,
@@ -90,6 +92,7 @@ pub struct RefreshOutcome {
 /// Status of a finished refresh of one source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum RefreshStatus {
     /// The source answered and its list is new or changed.
     Success,
@@ -119,6 +122,7 @@ impl RefreshStatus {
 /// Summary of a call that ended, for subscribers and the activity log. Holds neither arguments nor result. Sent for
 /// every call that ended, refused ones included.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct CallFinished {
     /// Name of the tool as lists show it; for an unknown tool, the name as requested.
     pub tool: String,

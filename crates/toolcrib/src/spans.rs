@@ -65,6 +65,7 @@ pub struct SpanError {
 
 /// Subject of a span.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub enum SpanDetails {
     /// A command of the CLI.
     Command {

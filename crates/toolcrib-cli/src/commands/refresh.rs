@@ -69,7 +69,7 @@ pub(crate) fn render_outcome(outcome: &RefreshOutcome) -> String {
             let reason = outcome.error.as_ref().map_or("unknown reason", |failure| failure.message.as_str());
             format!("{source}: failed: {reason}")
         }
-        RefreshStatus::Success => {
+        RefreshStatus::Success | _ => {
             let mut text = format!("{source}: {total} ({elapsed_ms} ms)");
             let groups = [("added", added.clone()), ("removed", removed.clone())];
             for (what, names) in groups.iter().filter(|(_, names)| !names.is_empty()) {

@@ -55,6 +55,7 @@ fn render_discovery(outcome: &RefreshOutcome) -> Markup {
         RefreshStatus::Fresh => (Tone::Good, "fresh".into()),
         RefreshStatus::Disabled => (Tone::Quiet, "disabled".into()),
         RefreshStatus::Failed => (Tone::Bad, "failed".into()),
+        other => (Tone::Quiet, other.name().into()),
     };
     html! {
         span.what { "discovery" }

@@ -45,6 +45,7 @@ pub(super) fn source_state(source: &SourceView, stage: Option<DiscoveryStage>) -
     let progress = match stage {
         Some(DiscoveryStage::Contacting) => Some("contacting…".to_owned()),
         Some(DiscoveryStage::Recording { tools }) => Some(format!("recording {}…", format_count(tools, "tool"))),
+        Some(_) => Some("discovering…".to_owned()),
         None if source.status == DiscoveryStatus::Discovering => Some("discovering…".to_owned()),
         None => None,
     };

@@ -82,8 +82,6 @@ fn outcome_status(outcome: &RefreshOutcome) -> StatusCode {
     match (outcome.status, outcome.error.as_ref().map(|error| error.code)) {
         (RefreshStatus::Failed, Some(Code::ToolUnavailable)) => StatusCode::SERVICE_UNAVAILABLE,
         (RefreshStatus::Failed, _) => StatusCode::BAD_GATEWAY,
-        (RefreshStatus::Success | RefreshStatus::Unchanged | RefreshStatus::Fresh | RefreshStatus::Disabled, _) => {
-            StatusCode::OK
-        }
+        (_, _) => StatusCode::OK,
     }
 }

@@ -55,11 +55,13 @@ impl fmt::Debug for CreatedToken {
 }
 
 /// Returns 256 random bits as text that is safe in URLs and headers.
+#[doc(hidden)]
 pub fn random_secret() -> String {
     URL_SAFE_NO_PAD.encode(rand::random::<[u8; 32]>())
 }
 
 /// Returns a new random token. It is valid once its hash is stored.
+#[doc(hidden)]
 pub fn random_token() -> String {
     format!("{TOKEN_PREFIX}{}", random_secret())
 }

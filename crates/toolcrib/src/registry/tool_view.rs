@@ -26,6 +26,7 @@ use crate::store::CallCount;
 
 /// A tool, copied out of the catalogue or out of a tool list of the past.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct ToolView {
     /// Name that agents use.
     pub name: ToolName,

@@ -90,7 +90,7 @@ impl AddReport {
                 format!("{id}: declared, but its discovery failed; `toolcrib refresh {id}` tries again")
             }
             RefreshStatus::Disabled => format!("{id}: declared, and disabled; `toolcrib enable {id}` enables it"),
-            RefreshStatus::Success | RefreshStatus::Unchanged | RefreshStatus::Fresh => {
+            RefreshStatus::Success | RefreshStatus::Unchanged | RefreshStatus::Fresh | _ => {
                 let tools = pluralize(self.view.tool_count, "tool");
                 let mut lines = vec![format!("{id}: {tools} ({} ms)", outcome.elapsed_ms)];
                 // Names first, then the explanation if there are none; an MCP server without tools needs none.
