@@ -20,12 +20,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use toolcrib::config_file::{self, LoadedConfig, ProjectFile};
-use toolcrib::core::ResultExt;
 use toolcrib::core::access::Role;
 use toolcrib::core::freshness::Freshness;
 use toolcrib::core::inventory::Actor;
 use toolcrib::store::{self, OpenedStore};
-use toolcrib::{Code, Error, Principal, Registry, RegistryOptions, Result, SourceId};
+use toolcrib::{Principal, Registry, RegistryOptions, Result, SourceId};
 
 use crate::arguments::CommonArguments;
 use crate::commands::trust;
@@ -194,16 +193,9 @@ impl CliSession {
     }
 }
 
-/// The working directory, against which relative paths are resolved.
-pub(crate) fn working_directory() -> Result<PathBuf> {
-    std::env::current_dir().context(Code::ConfigInvalid, "the working directory cannot be read")
-}
-
 /// Loads the file named by `--config`, or the nearest one from the working directory upwards, merged with the user's own.
 pub(crate) fn load_config(common: &CommonArguments) -> Result<LoadedConfig> {
-    let directory = std::env::current_dir()
-        .map_err(|error| Error::new(Code::ConfigInvalid, format!("the working directory cannot be read: {error}")))?;
-    config_file::load(common.config.as_deref(), &directory)
+    config_file::load(common.config.as_deref(), &config_file::working_directory()?)
 }
 
 /// Returns the directory given by `--data`, or the default one for the configuration file.

@@ -15,6 +15,8 @@ mod widening;
 
 use serde::{Deserialize, Serialize};
 
+use crate::tool::ToolName;
+
 pub use widening::{DefaultVerdict, widens};
 
 /// Decision of a rule about a tool. Ordered from permissive to strict.
@@ -94,6 +96,13 @@ impl Rules {
     /// `source__`. `default` applies where the source has no rule for it.
     pub fn verdict(&self, names: &[&str], default: Verdict) -> Verdict {
         self.decide(names, default).0
+    }
+
+    /// Returns the verdict on a tool that the catalogue does not have, because it was removed or its source is disabled:
+    /// by the names that it has there, `prefix` being that of its source.
+    pub fn unlisted_verdict(&self, prefix: &str, original_name: &str) -> Verdict {
+        let name = ToolName::from_original(prefix, original_name);
+        self.verdict(&[original_name, name.without_prefix(prefix)], Verdict::Allow)
     }
 
     /// Returns the rule that led to the [`verdict`](Rules::verdict); `None` if that is the default.

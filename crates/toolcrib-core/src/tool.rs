@@ -161,6 +161,11 @@ pub struct ToolName(String);
 
 /// Separates source and tool in a [`ToolName`].
 pub const SEPARATOR: &str = "__";
+/// Returns what the names of a source's tools begin with: `source__`, or nothing for the kind `builtin`.
+pub fn name_prefix(source: &SourceId, kind: &str) -> String {
+    if kind == "builtin" { String::new() } else { format!("{source}{SEPARATOR}") }
+}
+
 /// Maximum length of a [`ToolName`], the smallest limit among the providers.
 /// OpenAI and Anthropic accept 64 characters; MCP itself allows 128.
 pub const MAX_TOOL_NAME_LEN: usize = 64;

@@ -92,7 +92,7 @@ impl LoadedConfig {
         let absolute = self.file.as_deref().map(|file| std::path::absolute(file).unwrap_or_else(|_| file.to_owned()));
         match absolute.as_deref().and_then(Path::parent) {
             Some(directory) => Ok(directory.to_owned()),
-            None => std::env::current_dir().context(Code::ConfigInvalid, "the working directory cannot be read"),
+            None => working_directory(),
         }
     }
 
@@ -242,6 +242,12 @@ pub fn load(named: Option<&Path>, directory: &Path) -> Result<LoadedConfig> {
     }
     let project = ProjectFile::new(&file, config, user_config)?;
     Ok(LoadedConfig { config: project.effective_config(), file: Some(file), files, project: Some(project) })
+}
+
+/// Returns the working directory, against which relative paths are resolved.
+pub fn working_directory() -> Result<PathBuf> {
+    std::env::current_dir()
+        .map_err(|error| Error::new(Code::ConfigInvalid, format!("the working directory cannot be read: {error}")))
 }
 
 /// Returns the path of the user's own configuration: `~/.config/toolcrib/toolcrib.yaml`.

@@ -15,13 +15,14 @@ use clap::{ArgGroup, Args};
 use serde_json::{Map, Value, json};
 use toolcrib::config::show::mask_literals;
 use toolcrib::config::{ConfigDiagnostic, parse_source};
+use toolcrib::config_file::working_directory;
 use toolcrib::refresh::RefreshStatus;
 use toolcrib::registry::DeclareOutcome;
 use toolcrib::{Code, Error, Refresh, Result, Source};
 
 use crate::arguments::CommonArguments;
 use crate::exit::CommandOutcome;
-use crate::session::{CliSession, working_directory};
+use crate::session::CliSession;
 use crate::{output, progress};
 
 use report::AddReport;

@@ -8,7 +8,7 @@ use clap::Args;
 use serde_json::json;
 use toolcrib::core::inventory::Inventory;
 use toolcrib::core::text::closest_match;
-use toolcrib::core::tool::{ParsedToolName, SEPARATOR, parse_tool_name};
+use toolcrib::core::tool::{ParsedToolName, name_prefix, parse_tool_name};
 use toolcrib::core::{ToolId, ToolName};
 use toolcrib::registry::{EnableTarget, EnabledState};
 use toolcrib::{Code, Error, Result, SourceId};
@@ -114,7 +114,7 @@ fn find_tool_in_sources(inventory: &Inventory, name: &str, sources: &[SourceId])
     let candidates = sources.iter().filter(|id| source.as_ref().is_none_or(|source| source == *id));
     let mut matches = candidates.filter_map(|id| {
         let state = inventory.source(id)?;
-        let prefix = if state.kind == "builtin" { String::new() } else { format!("{id}{SEPARATOR}") };
+        let prefix = name_prefix(id, &state.kind);
         let tool_names = || state.tools.iter().filter(|(_, state)| !state.deprecated).map(|(original, _)| original);
         // The same order as in the catalogue: an exact original name, then a sanitized one, then one with a hash.
         let find_by = |make: fn(&str, &str) -> ToolName| {

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::json;
+use toolcrib::config_file::working_directory;
 use toolcrib::{Code, Error, Result};
 
 use crate::arguments::CommonArguments;
-use crate::session::working_directory;
 
 /// Name of the file that is written.
 const CONFIG_FILE_NAME: &str = "toolcrib.yaml";

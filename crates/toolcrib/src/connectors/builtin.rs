@@ -142,13 +142,7 @@ impl BuiltinTools {
     /// Copies verdicts and visibility from the definitions of a source into its catalogue options.
     pub(crate) fn add_source_options(&self, owner: &SourceId, options: &mut SourceOptions) {
         let tools = self.tools.lock();
-        for registered in tools.values().filter(|registered| registered.owner.as_ref() == Some(owner)) {
-            let definition = &registered.definition;
-            options.verdicts.insert(definition.name.clone(), definition.verdict);
-            if definition.internal {
-                options.internal.insert(definition.name.clone());
-            }
-        }
+        add_options(options, tools.values().filter(|registered| registered.owner.as_ref() == Some(owner)));
     }
 
     /// Tools of the embedding program as a source of the catalogue. They live as long as the process and are not in the
@@ -168,12 +162,7 @@ impl BuiltinTools {
         // Default verdicts and visibility come from the definitions.
         let mut inventory = Inventory::default();
         let mut options = SourceOptions { kind: "builtin".into(), builtin: true, ..SourceOptions::default() };
-        for registered in &owned {
-            options.verdicts.insert(registered.definition.name.clone(), registered.definition.verdict);
-            if registered.definition.internal {
-                options.internal.insert(registered.definition.name.clone());
-            }
-        }
+        add_options(&mut options, owned.iter().copied());
         // The catalogue takes added-at dates from the inventory, so record the events that a journal would hold.
         let events = [
             Event::SourceDeclared {
@@ -231,6 +220,16 @@ impl BuiltinTools {
         let output = output.map_err(|_| Error::new(Code::ToolExecutionFailed, format!("`{tool}` panicked")))??;
         let raw = to_raw_value(&output).context(Code::Internal, "cannot serialize the output of a built-in tool")?;
         ToolResult::parse(raw).ok_or_else(|| Error::new(Code::Internal, format!("`{tool}` returned no result")))
+    }
+}
+
+/// Copies verdicts and visibility from definitions into catalogue options.
+fn add_options<'a>(options: &mut SourceOptions, tools: impl Iterator<Item = &'a RegisteredBuiltin>) {
+    for RegisteredBuiltin { definition, .. } in tools {
+        options.verdicts.insert(definition.name.clone(), definition.verdict);
+        if definition.internal {
+            options.internal.insert(definition.name.clone());
+        }
     }
 }
 

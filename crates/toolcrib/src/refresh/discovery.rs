@@ -14,7 +14,7 @@ use toolcrib_core::inventory::{Actor, Command, Event, ManifestUpdate};
 use toolcrib_core::manifest::{Manifest, PackedManifest};
 use toolcrib_core::source::SourceKind;
 use toolcrib_core::time::format_duration;
-use toolcrib_core::tool::SEPARATOR;
+use toolcrib_core::tool::name_prefix;
 use toolcrib_core::{Code, Error, Result, Source, SourceId, Timestamp};
 
 use super::{PendingSource, Refresh, RefreshOutcome, RefreshStatus};
@@ -415,7 +415,7 @@ impl Discoverer {
     /// translated here.
     fn build_outcome(&self, source: &Source, delta: Delta, changed: bool, after: &PackedManifest) -> RefreshOutcome {
         let snapshot = self.state.snapshot();
-        let prefix = if source.kind.is_builtin() { String::new() } else { format!("{}{SEPARATOR}", source.id) };
+        let prefix = name_prefix(&source.id, source.kind.name());
         let name = |original: &String| snapshot.tool_name(&source.id, original, &prefix);
         let status = if changed { RefreshStatus::Success } else { RefreshStatus::Unchanged };
         RefreshOutcome {

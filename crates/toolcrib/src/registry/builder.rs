@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use toolcrib_config::{Config, ConfigDiagnostic};
-use toolcrib_core::{Code, Result, ResultExt};
+use toolcrib_core::Result;
 
 use super::{Registry, RegistryOptions};
-use crate::config_file::read_config;
+use crate::config_file::{read_config, working_directory};
 use crate::store;
 
 /// Collects configuration, store and options of a registry; see [`Registry::builder`].
@@ -42,8 +42,7 @@ impl RegistryBuilder {
 
     /// Parses a configuration in YAML. Relative paths in it are resolved against the working directory.
     pub fn config_text(self, yaml: &str) -> Result<RegistryBuilder> {
-        let directory = std::env::current_dir().context(Code::ConfigInvalid, "the working directory cannot be read")?;
-        let config = Config::read(yaml, "configuration", &directory);
+        let config = Config::read(yaml, "configuration", &working_directory()?);
         Ok(self.config(config.map_err(|faults| ConfigDiagnostic::combined_error(&faults))?))
     }
 

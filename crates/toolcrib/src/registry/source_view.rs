@@ -18,7 +18,7 @@ use toolcrib_core::inventory::{Origin, SourceState};
 use toolcrib_core::manifest::SkippedTool;
 use toolcrib_core::policy::Verdict;
 use toolcrib_core::source::SourceKind;
-use toolcrib_core::tool::{SEPARATOR, ToolName};
+use toolcrib_core::tool::name_prefix;
 use toolcrib_core::{Code, Error, Result, Source, SourceId, Timestamp};
 
 use super::Registry;
@@ -32,6 +32,7 @@ use crate::store::{ErrorSummary, SourceStatus};
 ///
 /// More than twelve fields, because the REST interface has them side by side.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct SourceView {
     /// Name in the configuration, and prefix of its tools.
     pub id: SourceId,
@@ -263,12 +264,8 @@ fn discovery_status(status: &SourceStatus) -> DiscoveryStatus {
 /// Returns the number of tools at the last discovery, without those that a rule hides. The catalogue has no entry of a
 /// disabled source, so the inventory is counted.
 fn known_tool_count(state: &SourceState, source: &Source) -> usize {
-    let rules = &source.settings.tools;
-    let prefix = if source.kind.is_builtin() { String::new() } else { format!("{}{SEPARATOR}", source.id) };
-    let is_hidden = |original_name: &str| {
-        let name = ToolName::from_original(&prefix, original_name);
-        rules.verdict(&[original_name, name.without_prefix(&prefix)], Verdict::Allow) == Verdict::Hide
-    };
+    let prefix = name_prefix(&source.id, source.kind.name());
+    let is_hidden = |name: &str| source.settings.tools.unlisted_verdict(&prefix, name) == Verdict::Hide;
     state.tools.iter().filter(|(name, tool)| !tool.deprecated && !is_hidden(name)).count()
 }
 

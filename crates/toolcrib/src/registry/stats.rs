@@ -5,7 +5,7 @@
 use serde::Serialize;
 use toolcrib_catalog::View;
 use toolcrib_core::freshness::Freshness;
-use toolcrib_core::tool::SEPARATOR;
+use toolcrib_core::tool::name_prefix;
 use toolcrib_core::{Result, SourceId, Timestamp};
 
 use super::Registry;
@@ -98,8 +98,9 @@ impl Statistics<'_> {
         let (hits, misses) =
             sources.iter().fold((0, 0), |(hits, misses), source| (hits + source.hits, misses + source.misses));
         // Only tools that were called have counts.
+        let kind = |id: &SourceId| snapshot.inventory.source(id).map_or("", |state| &state.kind);
         let tool_stats = |count: &CallCount| ToolStats {
-            name: snapshot.tool_name(&count.source, &count.tool, &format!("{}{SEPARATOR}", count.source)),
+            name: snapshot.tool_name(&count.source, &count.tool, &name_prefix(&count.source, kind(&count.source))),
             calls: count.calls,
             errors: count.errors,
             last_called: count.last_called,

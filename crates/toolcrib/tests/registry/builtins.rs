@@ -212,3 +212,14 @@ async fn roots_of_an_untrusted_source_are_not_read() {
     later.configuration().apply(&config(&yaml)).await.unwrap();
     assert_eq!(cached_tools(&later), ["file_list"]);
 }
+
+/// Regression: the statistics named a removed built-in tool with the prefix of its source.
+#[tokio::test]
+async fn a_removed_tool_keeps_its_name_in_the_statistics() {
+    let fixture = open_yaml("sources: { core: { builtin: [calculate] } }", &[]).await;
+    call(&fixture, "calculate", json!({"expression": "1+1"})).await.unwrap();
+    let changed = config("sources: { core: { builtin: [current_time] } }");
+    fixture.configuration().apply(&changed).await.unwrap();
+    assert_eq!(cached_tools(&fixture), ["current_time"]);
+    assert_eq!(fixture.statistics().totals().tools[0].name, "calculate");
+}

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 
 use toolcrib::config::client::{ImportedConfig, Os};
 use toolcrib::config::{ConfigDiagnostic, ConfiguredSource, McpClientKind};
-use toolcrib::config_file;
+use toolcrib::config_file::{self, working_directory};
 use toolcrib::{Code, Error, Result};
 
 use crate::arguments::CommonArguments;
-use crate::session::{load_config, working_directory};
+use crate::session::load_config;
 
 /// The content of one file.
 pub(super) struct ClientConfigFile {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use toolcrib::catalog::render::RenderedPage;
 use toolcrib::core::inventory::{SourceState, ToolState};
 use toolcrib::core::policy::{Rules, Verdict};
-use toolcrib::core::tool::{SEPARATOR, ToolName};
+use toolcrib::core::tool::{ToolName, name_prefix};
 use toolcrib::core::{ResultExt, text};
 use toolcrib::{Code, Registry, Result, SourceId};
 
@@ -35,12 +35,10 @@ pub(super) fn render_page(
 
 /// Collects the removed tools of one source. Tools that a policy hides stay hidden.
 fn collect_removed(tools: &mut Vec<(ToolName, Value)>, id: &SourceId, state: &SourceState, rules: Option<&Rules>) {
-    let prefix = if state.kind == "builtin" { String::new() } else { format!("{id}{SEPARATOR}") };
+    let prefix = name_prefix(id, &state.kind);
     for (original_name, tool) in state.tools.iter().filter(|(_, tool)| tool.deprecated) {
         let name = ToolName::from_original(&prefix, original_name);
-        // Rules apply to the same two names as before the removal.
-        let names = [original_name, name.without_prefix(&prefix)];
-        let verdict = rules.map_or_else(Verdict::default, |rules| rules.verdict(&names, Verdict::Allow));
+        let verdict = rules.map_or_else(Verdict::default, |rules| rules.unlisted_verdict(&prefix, original_name));
         if verdict != Verdict::Hide {
             let json = tool_json(id, &state.kind, original_name, &name, tool, verdict);
             tools.push((name, json));
