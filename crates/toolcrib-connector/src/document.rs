@@ -140,9 +140,9 @@ pub fn unreadable_error(path: &Path, error: &std::io::Error) -> Error {
     Error::new(Code::ConfigInvalid, format!("`{shown_url}` cannot be read: {error}"))
 }
 
-/// Runs CPU-heavy work such as parsing a large document on the blocking thread pool, not on an async worker.
+/// Runs work that takes long, such as parsing a large document, on the blocking thread pool, not on an async worker.
 pub async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
-    tokio::task::spawn_blocking(work).await.context(Code::Internal, "reading a document was interrupted")?
+    tokio::task::spawn_blocking(work).await.context(Code::Internal, "work on a blocking thread was interrupted")?
 }
 
 /// Bounds a discovery that reads a document.

@@ -33,6 +33,7 @@ pub use context::{
     CallContext, CallDeadline, ClientId, InputRelay, NotificationListener, ProgressListener, QuestionError,
     QuestionHandler, SourceQuestion,
 };
+pub use document::run_blocking;
 pub use http_rejection::{HttpRejection, parse_retry_after};
 pub use output::{CallOutput, ResultPage};
 pub use templates::fill_openapi;

@@ -39,7 +39,7 @@ use toolcrib_core::time::format_duration;
 use toolcrib_core::tool::{ParsedToolName, parse_tool_name};
 use toolcrib_core::{Code, Error, Result, ResultExt, Source, SourceId};
 
-use crate::connector::{CallFailure, SourceRequest, ToolCall, ToolCaller, ToolResult};
+use crate::connector::{CallFailure, SourceRequest, ToolCall, ToolCaller, ToolResult, run_blocking};
 use crate::connectors::Connectors;
 use crate::monitoring::Monitoring;
 use crate::options::RegistryOptions;
@@ -70,7 +70,7 @@ pub(crate) struct Dispatcher {
     pub(crate) state: Arc<State>,
     connectors: Arc<Connectors>,
     refresher: Arc<Refresher>,
-    options: Arc<RegistryOptions>,
+    pub(crate) options: Arc<RegistryOptions>,
     pub(crate) monitoring: Arc<Monitoring>,
     /// Large results that clients read page by page.
     pub(crate) result_pages: PageStore,
@@ -97,21 +97,15 @@ impl Registry {
 
 impl Dispatcher {
     pub(crate) fn new(
-        state: &Arc<State>,
-        connectors: &Arc<Connectors>,
-        refresher: &Arc<Refresher>,
-        monitoring: &Arc<Monitoring>,
-        options: &Arc<RegistryOptions>,
+        state: Arc<State>,
+        connectors: Arc<Connectors>,
+        refresher: Arc<Refresher>,
+        monitoring: Arc<Monitoring>,
+        options: Arc<RegistryOptions>,
     ) -> Dispatcher {
-        Dispatcher {
-            result_pages: PageStore::new(state.node.clone()),
-            state: state.clone(),
-            connectors: connectors.clone(),
-            refresher: refresher.clone(),
-            options: options.clone(),
-            monitoring: monitoring.clone(),
-            validation_permits: ValidationPermits::default(),
-        }
+        let result_pages = PageStore::new(state.node.clone());
+        let validation_permits = ValidationPermits::default();
+        Dispatcher { state, connectors, refresher, options, monitoring, result_pages, validation_permits }
     }
 
     /// Calls a tool. The only path to a tool, for agents as well as for workflow steps.
@@ -229,9 +223,7 @@ impl Dispatcher {
         // Splitting a very large result takes a while, so it runs on a blocking thread.
         let dispatcher = self.clone();
         let owner = context.result_owner();
-        let splitting =
-            tokio::task::spawn_blocking(move || dispatcher.result_pages.store(id, owner, result, limit, shape));
-        splitting.await.context(Code::Internal, "a result could not be split")?
+        run_blocking(move || dispatcher.result_pages.store(id, owner, result, limit, shape)).await
     }
 
     /// Sends a call to its source and reports the outcome to the circuit breaker.
@@ -351,8 +343,7 @@ async fn rewrite_result(
     if result.raw.get().len() <= MAX_INLINE_RESULT_LEN {
         return Ok(rewrite(result));
     }
-    let rewriting = tokio::task::spawn_blocking(move || rewrite(result));
-    rewriting.await.context(Code::Internal, "a result could not be rewritten")
+    run_blocking(move || Ok(rewrite(result))).await
 }
 
 /// Returns the beginning of the first text block, as error message for the counters. Limited to 200 characters, because

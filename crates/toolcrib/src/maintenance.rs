@@ -16,7 +16,6 @@ use toolcrib_core::{Code, Error, Result, Timestamp};
 
 use crate::call::Dispatcher;
 use crate::connectors::Connectors;
-use crate::options::RegistryOptions;
 use crate::refresh::Refresher;
 use crate::state::State;
 use crate::store::{SourceStatus, StoreState};
@@ -36,8 +35,6 @@ pub(crate) struct Maintenance {
     refresher: Arc<Refresher>,
     dispatcher: Arc<Dispatcher>,
     tasks: Tasks,
-    /// Whether to pick up what other processes write.
-    follow_writes: bool,
     last: Mutex<LastMaintenance>,
 }
 
@@ -65,23 +62,14 @@ pub struct StoreHealth {
 impl Maintenance {
     /// Starts with a working store.
     pub(crate) fn new(
-        state: &Arc<State>,
-        connectors: &Arc<Connectors>,
-        refresher: &Arc<Refresher>,
-        dispatcher: &Arc<Dispatcher>,
-        tasks: &Tasks,
-        options: &RegistryOptions,
+        state: Arc<State>,
+        connectors: Arc<Connectors>,
+        refresher: Arc<Refresher>,
+        dispatcher: Arc<Dispatcher>,
+        tasks: Tasks,
     ) -> Maintenance {
         let last = Mutex::new(LastMaintenance { ran_at: Instant::now(), store: StoreState::Ok, ok_at: state.now() });
-        Maintenance {
-            state: state.clone(),
-            connectors: connectors.clone(),
-            refresher: refresher.clone(),
-            dispatcher: dispatcher.clone(),
-            tasks: tasks.clone(),
-            follow_writes: options.follow_writes,
-            last,
-        }
+        Maintenance { state, connectors, refresher, dispatcher, tasks, last }
     }
 
     /// Spawns the maintenance task. It runs until the registry closes.
@@ -122,7 +110,8 @@ impl Maintenance {
     async fn run_tick(&self, last_change: &mut Option<u64>) {
         self.dispatcher.result_pages.remove_expired();
         let flushed = self.dispatcher.monitoring.usage.flush(&*self.state.store).await;
-        let followed = if self.follow_writes { self.follow_writes(last_change).await } else { Ok(()) };
+        let followed =
+            if self.dispatcher.options.follow_writes { self.follow_writes(last_change).await } else { Ok(()) };
         if let Err(error) = &followed {
             tracing::warn!(%error, "records of other processes cannot be read; the current catalogue is still served");
         }

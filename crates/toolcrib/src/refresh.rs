@@ -64,8 +64,6 @@ pub struct Refresher {
     /// Runs one discovery.
     pub(crate) discoverer: Discoverer,
     tasks: Tasks,
-    /// Whether a stale list that was served is refreshed in the background.
-    revalidates: bool,
     in_flight: InFlightDiscoveries,
     /// Bounds the discoveries that run at once, whichever request started them.
     permits: Semaphore,
@@ -110,26 +108,16 @@ impl Registry {
 
 impl Refresher {
     pub(crate) fn new(
-        state: &Arc<State>,
-        connectors: &Arc<Connectors>,
-        monitoring: &Arc<Monitoring>,
-        options: &Arc<RegistryOptions>,
-        tasks: &Tasks,
+        state: Arc<State>,
+        connectors: Arc<Connectors>,
+        monitoring: Arc<Monitoring>,
+        options: Arc<RegistryOptions>,
+        tasks: Tasks,
     ) -> Refresher {
-        Refresher {
-            state: state.clone(),
-            monitoring: monitoring.clone(),
-            discoverer: Discoverer {
-                state: state.clone(),
-                connectors: connectors.clone(),
-                monitoring: monitoring.clone(),
-                options: options.clone(),
-            },
-            tasks: tasks.clone(),
-            revalidates: options.revalidate,
-            in_flight: InFlightDiscoveries::default(),
-            permits: Semaphore::new(options.max_parallel_discoveries.max(1)),
-        }
+        let permits = Semaphore::new(options.max_parallel_discoveries.max(1));
+        let in_flight = InFlightDiscoveries::default();
+        let discoverer = Discoverer { state: state.clone(), connectors, monitoring: monitoring.clone(), options };
+        Refresher { state, monitoring, discoverer, tasks, in_flight, permits }
     }
 
     /// See [`Registry::refresh`].

@@ -113,8 +113,8 @@ impl State {
         store: Arc<dyn Store>,
         store_key: [u8; 32],
         config: &Config,
-        options: Arc<RegistryOptions>,
-        notices: broadcast::Sender<RegistryNotice>,
+        options: &Arc<RegistryOptions>,
+        notices: &broadcast::Sender<RegistryNotice>,
         connectors: Arc<Connectors>,
         tasks: Tasks,
     ) -> State {
@@ -129,12 +129,12 @@ impl State {
             node: NodeId::random(&store_key),
             settings: ArcSwap::from_pointee(ConfiguredSettings::from_config(config)),
             trust: ArcSwap::from_pointee(options.trust.clone()),
-            writer: tokio::sync::Mutex::new(WriterState::new(&options)),
+            writer: tokio::sync::Mutex::new(WriterState::new(options)),
             snapshot: ArcSwap::from_pointee(snapshot),
-            notices,
+            notices: notices.clone(),
             connectors,
             tasks,
-            options,
+            options: options.clone(),
         }
     }
 

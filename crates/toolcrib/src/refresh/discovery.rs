@@ -19,7 +19,7 @@ use toolcrib_core::{Code, Error, Result, Source, SourceId, Timestamp};
 
 use super::{PendingSource, Refresh, RefreshOutcome, RefreshStatus};
 use crate::clock::deadline_after;
-use crate::connector::{Discovered, Discovery};
+use crate::connector::{Discovered, Discovery, run_blocking};
 use crate::connectors::Connectors;
 use crate::monitoring::Monitoring;
 use crate::notice::{DiscoveryStage, RegistryNotice};
@@ -369,7 +369,7 @@ impl Discoverer {
         let bounds = self.options.tool_limits;
         let known = self.state.snapshot().catalog.source(&id).map(|source| source.segment.clone());
         // Hashing and packing a large list takes a while, so it runs on a blocking thread.
-        let packed = tokio::task::spawn_blocking(move || {
+        let packed = run_blocking(move || {
             let manifest = Manifest::new(&id, &discovered.tools, discovered.skipped, &bounds);
             let mut packed = PackedManifest::new(&manifest.with_about(discovered.about.as_deref()))?;
             // Token counts of unchanged tools are kept; new tools are counted on demand, so that no discovery loads the
@@ -378,11 +378,9 @@ impl Discoverer {
                 known.copy_token_counts(&mut packed);
             }
             let precomputed = PrecomputedDelta::between(known.as_ref().map(|known| &**known.packed()), &packed)?;
-            Ok::<_, Error>((packed, precomputed))
+            Ok((packed, precomputed))
         });
-        let (after, precomputed) = packed
-            .await
-            .map_err(|error| Error::new(Code::Internal, "a tool list could not be packed").with_cause(error))??;
+        let (after, precomputed) = packed.await?;
         let check = check(after.tools.len());
         let after = Arc::new(after);
         // A list from an overridden address holds for this process alone and is not stored.

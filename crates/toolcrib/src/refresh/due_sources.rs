@@ -239,7 +239,7 @@ impl Refresher {
         let now = self.state.now();
         // A stale source that keeps failing is not tried again by every reader either.
         let stale: Vec<SourceId> = stale.into_iter().filter(|id| !snapshot.is_backing_off(id, now)).collect();
-        if !self.revalidates || stale.is_empty() || self.tasks.shutdown().is_cancelled() {
+        if !self.discoverer.options.revalidate || stale.is_empty() || self.tasks.shutdown().is_cancelled() {
             return;
         }
         let refresher = self.clone();

@@ -15,9 +15,10 @@ use serde_json::{Map, Value};
 use toolcrib_core::inventory::history::{self, ToolMatcher};
 use toolcrib_core::inventory::{Event, Record};
 use toolcrib_core::text::sanitize_truncated;
-use toolcrib_core::{Code, Result, ResultExt, SourceId, Timestamp};
+use toolcrib_core::{Result, SourceId, Timestamp};
 
 use super::Registry;
+use crate::connector::run_blocking;
 use crate::state::{EntryStatus, JournalEntry, READ_BATCH_SIZE};
 use crate::store::DiscoveryCheck;
 
@@ -187,22 +188,13 @@ impl History<'_> {
     }
 }
 
-/// Runs CPU-heavy work (definitions of a large list, many long records) on a blocking thread, so that it does not delay
-/// async tasks. `failure` is the error message if it panics.
-pub(super) async fn run_blocking<T: Send + 'static>(
-    failure: &'static str,
-    work: impl FnOnce() -> Result<T> + Send + 'static,
-) -> Result<T> {
-    tokio::task::spawn_blocking(work).await.context(Code::Internal, failure)?
-}
-
 /// Runs a scan on a blocking thread: describing many records takes a while.
 async fn run_with_filter<T: Send + 'static>(
     filter: &Arc<HistoryFilter>,
     work: impl FnOnce(&HistoryFilter) -> T + Send + 'static,
 ) -> Result<T> {
     let filter = filter.clone();
-    run_blocking("the history could not be read", move || Ok(work(&filter))).await
+    run_blocking(move || Ok(work(&filter))).await
 }
 
 impl HistoryQuery {

@@ -14,12 +14,9 @@ use toolcrib_core::{Code, Result, SourceId, Timestamp};
 use toolcrib_diff::lockfile::{LockedSource, Lockfile};
 use toolcrib_diff::report::{CatalogDiff, SourceDiff, SourceDiffError};
 
-use super::history::run_blocking;
 use super::{DiscoveryStatus, Registry};
+use crate::connector::run_blocking;
 use crate::state::Snapshot;
-
-/// Message of an internal error.
-const COMPARISON_FAILED: &str = "tool lists could not be compared";
 
 /// Lockfiles of the catalogue, and what changed since one was written; see [`Registry::lockfile`].
 #[derive(Debug, Clone, Copy)]
@@ -31,8 +28,7 @@ impl Lockfiles<'_> {
     /// Builds a lockfile of the current tools of every enabled source. Tools of the host program are not included.
     pub async fn build(&self) -> Result<Lockfile> {
         let segments = self.segments_by_source(&self.registry.state.snapshot());
-        run_blocking(COMPARISON_FAILED, move || Lockfile::from_segments(segments.values().map(|segment| &**segment)))
-            .await
+        run_blocking(move || Lockfile::from_segments(segments.values().map(|segment| &**segment))).await
     }
 
     /// Returns the differences from a lockfile. If the store still has the locked manifest, definitions are compared in
@@ -85,7 +81,7 @@ impl Lockfiles<'_> {
                 (Err(error), _) => SourceDiff::from_error(id, Some(manifest), error.code, error.message),
                 (Ok(before), Some(after)) => {
                     let after = after.clone();
-                    run_blocking(COMPARISON_FAILED, move || SourceDiff::between(&before, &after)).await?
+                    run_blocking(move || SourceDiff::between(&before, &after)).await?
                 }
                 (Ok(before), None) => {
                     let names = before.entries().iter().map(|entry| entry.name.to_string()).collect();
@@ -141,7 +137,7 @@ impl Lockfiles<'_> {
                     locked.tools.get(entry.name.as_str()).is_some_and(|tool| tool.fingerprint == fingerprint(entry))
                 })
         };
-        run_blocking(COMPARISON_FAILED, move || match before {
+        run_blocking(move || match before {
             // A lockfile may have been edited or merged: use the stored manifest only if it has exactly the locked
             // tools.
             Some(before) if is_locked(&before, &locked) => SourceDiff::between(&before, &segment),

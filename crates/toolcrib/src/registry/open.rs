@@ -69,18 +69,17 @@ impl Registry {
         let tasks = Tasks::default();
         // Each of these knows only those before it.
         let connectors = Arc::new(Connectors::new(options.clone(), factory, SourceEvents::new(notices.clone())));
-        let state = Arc::new(State::new(
-            store,
-            store_key,
-            config,
-            options.clone(),
-            notices.clone(),
-            connectors.clone(),
-            tasks.clone(),
-        ));
-        let refresher = Arc::new(Refresher::new(&state, &connectors, &monitoring, &options, &tasks));
-        let dispatcher = Arc::new(Dispatcher::new(&state, &connectors, &refresher, &monitoring, &options));
-        let maintenance = Arc::new(Maintenance::new(&state, &connectors, &refresher, &dispatcher, &tasks, &options));
+        let state = State::new(store, store_key, config, &options, &notices, connectors.clone(), tasks.clone());
+        let state = Arc::new(state);
+        let refresher =
+            Refresher::new(state.clone(), connectors.clone(), monitoring.clone(), options.clone(), tasks.clone());
+        let refresher = Arc::new(refresher);
+        let dispatcher =
+            Dispatcher::new(state.clone(), connectors.clone(), refresher.clone(), monitoring, options.clone());
+        let dispatcher = Arc::new(dispatcher);
+        let maintenance =
+            Maintenance::new(state.clone(), connectors.clone(), refresher.clone(), dispatcher.clone(), tasks.clone());
+        let maintenance = Arc::new(maintenance);
         let token_counter = Arc::new(TokenCounter::new(state.clone(), tasks.clone()));
         // Read the journal first, then apply the configuration to it.
         state.catch_up().await?;
@@ -90,6 +89,7 @@ impl Registry {
             tracing::warn!("{error}");
         }
         maintenance.spawn();
+        let _shutdown_guard = Arc::new(tasks.shutdown_guard());
         let registry = Registry {
             options,
             connectors,
@@ -99,8 +99,8 @@ impl Registry {
             maintenance,
             token_counter,
             notices,
-            _shutdown_guard: Arc::new(tasks.shutdown_guard()),
             tasks,
+            _shutdown_guard,
         };
         registry.record_builtins().await;
         Ok(registry)

@@ -18,8 +18,8 @@ use toolcrib_core::inventory::{Event, Inventory};
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::{Code, Error, Result, ResultExt, SourceId, Timestamp, ToolId};
 
-use super::history::run_blocking;
 use super::{History, ToolView};
+use crate::connector::run_blocking;
 use crate::state::{JournalEntry, READ_BATCH_SIZE};
 
 /// A change of a tool: one entry of its version history.
@@ -169,9 +169,7 @@ impl History<'_> {
             let stored = self.registry.state.store.records(after, READ_BATCH_SIZE).await?;
             let Some(last) = stored.last() else { break };
             after = last.seq;
-            let entries = run_blocking("the journal could not be read", || {
-                Ok(stored.into_iter().map(JournalEntry::parse).collect::<Vec<_>>())
-            });
+            let entries = run_blocking(|| Ok(stored.into_iter().map(JournalEntry::parse).collect::<Vec<_>>()));
             for entry in entries.await? {
                 if each(entry).is_break() {
                     return Ok(());
