@@ -25,7 +25,7 @@ use crate::secret::{ReferenceValues, SecretFiles, file_paths};
 /// Maximum number of sources whose files are read at once, each file on a thread of its own.
 const MAX_PARALLEL_SOURCES: usize = 32;
 
-/// What a source connects to, as far as this process knows it.
+/// Keyed hash of what a source connects to, and the files that it depends on.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ConnectionFingerprint {
     /// Keyed hash of address, command and credentials; `None` when a reference cannot be resolved in this process, or

@@ -33,7 +33,7 @@ pub(crate) struct Snapshot {
     pub(crate) effective_sources: Arc<BTreeMap<SourceId, Arc<Source>>>,
     /// Result of the latest discoveries of each source.
     pub(crate) statuses: Arc<BTreeMap<SourceId, SourceStatus>>,
-    /// What each trusted source connects to.
+    /// Connection data of each trusted source, as a hash.
     pub(super) connection_fingerprints: Arc<BTreeMap<SourceId, ConnectionFingerprint>>,
     /// Sources whose configuration is invalid, or that are blocked and unknown to the store.
     pub(crate) invalid_sources: Arc<BTreeMap<SourceId, ErrorSummary>>,
