@@ -40,7 +40,7 @@ use tokio_util::sync::CancellationToken;
 pub use self::{
     client_handle::ClientHandle,
     http::{EndpointBody, McpEndpoint, SessionOwner},
-    options::ServerOptions,
+    options::{HandlePrefix, ServerOptions},
     stdio::serve_stream,
 };
 use crate::{era::Era, error::RpcError};

@@ -35,9 +35,11 @@ use toolcrib::call::ClientId;
 use toolcrib::catalog::View;
 use toolcrib::config::{Expose, ExposeMode};
 use toolcrib::core::text::sanitize_truncated;
-use toolcrib::{Principal, Registry};
+use toolcrib::{HandleOrigin, Principal, Registry};
 use toolcrib_mcp::RpcError;
-use toolcrib_mcp::server::{ChangeNotification, McpPeer, McpRequest, Service, ServiceDescription};
+use toolcrib_mcp::server::{
+    ChangeNotification, HandlePrefix, McpPeer, McpRequest, ServerOptions, Service, ServiceDescription,
+};
 
 use crate::auth::AuthenticatedClient;
 use crate::view_cache::ViewCache;
@@ -86,6 +88,18 @@ impl McpService {
     /// The registry that this service offers.
     pub(crate) fn registry(&self) -> &Registry {
         &self.registry
+    }
+
+    /// Returns the options of an endpoint or byte stream for this service: its name, and handles that begin with the node
+    /// id of the registry.
+    pub fn server_options(&self) -> ServerOptions {
+        let node = self.registry.node().clone();
+        let prefix = format!("{}-", node.as_str());
+        let is_related = move |prefix: &str| node.classify(prefix) != HandleOrigin::Unknown;
+        ServerOptions {
+            handles: HandlePrefix::new(prefix, is_related),
+            ..ServerOptions::new("toolcrib", env!("CARGO_PKG_VERSION"))
+        }
     }
 
     /// Replaces the `expose` configuration. Clients whose tool list changes by that get `tools/list_changed`.

@@ -117,11 +117,7 @@ impl HttpServer {
     ) -> Result<HttpServer> {
         let address = listener.local_addr().context(Code::Internal, "read the address of the socket")?;
         let registry = service.registry().clone();
-        let options = ServerOptions {
-            handle_prefix: format!("{}-", registry.node().as_str()),
-            drain_timeout: limits.drain_timeout,
-            ..ServerOptions::new("toolcrib", env!("CARGO_PKG_VERSION"))
-        };
+        let options = ServerOptions { drain_timeout: limits.drain_timeout, ..service.server_options() };
         let endpoint = McpEndpoint::new(Arc::new(service), options);
         Ok(HttpServer { listener, address, app_state: AppState::new(config, registry, endpoint, address)?, limits })
     }

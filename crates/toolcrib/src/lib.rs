@@ -43,7 +43,7 @@ pub mod testkit;
 
 pub use call::{Call, CallContext, CallOutput, ClientId, McpCapability, ResultPage, ResultPaging};
 pub use connectors::{SourceEvents, server_log_path};
-pub use node::NodeId;
+pub use node::{HandleOrigin, NodeId};
 pub use refresh::{Refresh, RefreshOutcome, RequiredFreshness};
 pub use registry::{Registry, RegistryBuilder, RegistryOptions, Trust, UntrustedFile};
 #[cfg(feature = "builtins")]

@@ -1,9 +1,9 @@
 //! Results too large for one response, stored for a while so that they can be read page by page. Reading a page does
 //! not call the tool again. Splitting is in [`split`].
 //!
-//! A cursor is `NODE-held-ID-NUMBER`, where the node is the process that can serve it and the id is 128 random bits. Results of a client with a
-//! session can be read by that client alone and end with it; others by any caller that knows the cursor. Everything is
-//! in memory and bounded: ten minutes, 256 results, 64 MiB.
+//! A cursor is `NODE-page-ID-NUMBER`, where the node is the process that can serve it and the id is 128 random bits.
+//! Results of a client with a session can be read by that client alone and end with it; others by any caller that knows
+//! the cursor. Everything is in memory and bounded: ten minutes, 256 results, 64 MiB.
 
 mod split;
 
@@ -17,7 +17,7 @@ use toolcrib_core::{Code, Error, Result, SourceId};
 
 use crate::call::{CallOutput, ClientId, ResultPage};
 use crate::connector::ToolResult;
-use crate::node::{NODE_ID_LEN, NodeId};
+use crate::node::{HandleOrigin, NODE_ID_LEN, NodeId};
 
 /// Time during which the pages of a result can be read.
 const RESULT_LIFETIME: Duration = Duration::from_secs(600);
@@ -28,7 +28,7 @@ const MAX_STORED_BYTES: usize = 64 * 1024 * 1024;
 /// of them.
 const MAX_STORED_RESULTS: usize = 256;
 /// Part of a cursor between the node and its id, by which cursors are told apart from arguments of a tool.
-const CURSOR_MARK: &str = "-held-";
+const CURSOR_MARK: &str = "-page-";
 
 /// Requirement on pages besides the size limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,7 +114,7 @@ impl PageStore {
     }
 
     /// Returns the page of a cursor, if the client may read it. Unknown, expired and foreign cursors get the same
-    /// error, so that it reveals nothing.
+    /// error, so that it reveals nothing; the pages of another process are lost here.
     pub(crate) fn read_page(&self, client: Option<ClientId>, cursor: &str) -> Result<CallOutput> {
         let results = self.results.lock();
         let page = cursor.rsplit_once('-').and_then(|(id, number)| {
@@ -123,6 +123,10 @@ impl PageStore {
             (stored.expires_at > Instant::now()).then(|| stored.output_page(number.parse().ok()?))?
         });
         page.ok_or_else(|| {
+            if self.node.classify(cursor) == HandleOrigin::OtherProcess {
+                let message = "the pages of this result were stored in another process and are lost; call the tool again";
+                return Error::new(Code::ToolUnavailable, message);
+            }
             let message = format!(
                 "unknown or expired cursor `{}`: a cursor is valid for {} minutes, for the client that made the call; call the tool again",
                 sanitize_truncated(cursor, 60),
@@ -194,7 +198,12 @@ mod tests {
         let readable: Vec<bool> = cursors.iter().map(|cursor| results.read_page(None, cursor).is_ok()).collect();
         assert_eq!(readable, [false, false, true, true, true]);
         assert!(cursors.iter().all(|cursor| is_cursor(cursor) && cursor.starts_with(results.node.as_str())));
-        assert!(!is_cursor(&cursors[0][1..]) && !is_cursor("held-7-2") && !is_cursor(""));
+        assert!(!is_cursor(&cursors[0][1..]) && !is_cursor("page-7-2") && !is_cursor(""));
+        let restarted = PageStore::new(NodeId::random(&[0; 32]));
+        let lost = restarted.read_page(None, &cursors[4]).unwrap_err();
+        assert_eq!((lost.code, lost.is_retryable()), (Code::ToolUnavailable, true), "{}", lost.message);
+        let other_store = PageStore::new(NodeId::random(&[1; 32]));
+        assert_eq!(other_store.read_page(None, &cursors[4]).unwrap_err().code, Code::ToolInvalidInput);
         let error = hold(30_000).unwrap_err();
         assert_eq!((error.code, results.results.lock().len()), (Code::ToolExecutionFailed, 3), "{}", error.message);
     }

@@ -64,7 +64,8 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
                 Some(token) => Bridge::open_with_token(url, token.trim()).await?,
                 None => Bridge::open(url).await?,
             };
-            serve_stdio(Arc::new(bridge.clone()), String::new(), shutdown_signals).await;
+            let options = ServerOptions::new("toolcrib", env!("CARGO_PKG_VERSION"));
+            serve_stdio(Arc::new(bridge.clone()), options, shutdown_signals).await;
             bridge.close().await;
         }
         None => {
@@ -77,9 +78,9 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
             let expose = Expose { mode: mode.unwrap_or(expose.mode), ..expose };
             // A client lists tools right after the handshake; with `warm: start` discovery has begun by then.
             serve::warm_at_start(&session.registry);
-            let handle_prefix = format!("{}-", session.registry.node().as_str());
             let service = McpService::new(session.registry.clone(), expose);
-            serve_stdio(Arc::new(service), handle_prefix, shutdown_signals).await;
+            let options = service.server_options();
+            serve_stdio(Arc::new(service), options, shutdown_signals).await;
             session.close_within_timeout().await;
         }
     }
@@ -92,12 +93,8 @@ const SHUTDOWN_STEP_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Serves MCP on stdin and stdout until the client closes stdin, or a shutdown signal. On a signal, calls that cannot finish
 /// get an error response; a second signal skips that.
-async fn serve_stdio(service: Arc<dyn Service>, handle_prefix: String, mut shutdown_signals: ShutdownSignals) {
-    let options = ServerOptions {
-        handle_prefix,
-        cleanup_timeout: SHUTDOWN_STEP_TIMEOUT,
-        ..ServerOptions::new("toolcrib", env!("CARGO_PKG_VERSION"))
-    };
+async fn serve_stdio(service: Arc<dyn Service>, options: ServerOptions, mut shutdown_signals: ShutdownSignals) {
+    let options = ServerOptions { cleanup_timeout: SHUTDOWN_STEP_TIMEOUT, ..options };
     // Cancelling stops reading and answers calls in flight; the second `select!` waits for that.
     let stop = CancellationToken::new();
     let mut serve = pin!(serve_stream(service, tokio::io::stdin(), tokio::io::stdout(), options, stop.clone()));

@@ -1,9 +1,9 @@
-//! Name, bounds and timeouts of the server side.
+//! Name, handles, bounds and timeouts of the server side.
 //!
 //! Every bound protects the process from its clients. Beyond a bound a client gets an error, or loses a message that
 //! may be dropped, or the oldest or longest-idle state makes room.
 
-use std::time::Duration;
+use std::{fmt, sync::Arc, time::Duration};
 
 /// Options of an endpoint or a byte stream.
 ///
@@ -13,8 +13,8 @@ pub struct ServerOptions {
     /// Name and version announced to clients as `serverInfo`.
     pub name: String,
     pub version: String,
-    /// Text with which session ids and request states begin: it names the process that can serve them. May be empty.
-    pub handle_prefix: String,
+    /// Prefix of session ids and request states.
+    pub handles: HandlePrefix,
     /// Time after which an unused session ends. A session with a request in progress or an open GET stream is in use.
     pub session_idle_timeout: Duration,
     /// Maximum number of sessions. A new one beyond it ends the session that was idle longest, or is rejected when none
@@ -56,6 +56,50 @@ pub struct ServerOptions {
     pub cleanup_timeout: Duration,
 }
 
+/// Text with which handles (session ids and request states) begin: it names the process that can serve them. Empty by
+/// default, for a server without related processes.
+#[derive(Clone)]
+pub struct HandlePrefix {
+    text: String,
+    is_related: Arc<dyn Fn(&str) -> bool + Send + Sync>,
+}
+
+impl HandlePrefix {
+    /// Creates the prefix of this process. `is_related` recognises the prefixes of processes in whose place this one may
+    /// get a request, such as its predecessor before a restart: their request states are refused, because the request is
+    /// lost, and not passed to the service like those of a server behind it.
+    pub fn new(text: impl Into<String>, is_related: impl Fn(&str) -> bool + Send + Sync + 'static) -> HandlePrefix {
+        HandlePrefix { text: text.into(), is_related: Arc::new(is_related) }
+    }
+
+    /// Creates a handle. It is random, because it is all that a client needs to use what it stands for.
+    pub(super) fn create_handle(&self, mark: &str) -> String {
+        format!("{}{mark}{:032x}", self.text, rand::random::<u128>())
+    }
+
+    /// Whether `prefix` is the one of this process.
+    pub(super) fn is_own(&self, prefix: &str) -> bool {
+        prefix == self.text
+    }
+
+    /// Whether `prefix` is the one of this process or of a related one.
+    pub(super) fn is_known(&self, prefix: &str) -> bool {
+        self.is_own(prefix) || (self.is_related)(prefix)
+    }
+}
+
+impl Default for HandlePrefix {
+    fn default() -> HandlePrefix {
+        HandlePrefix::new("", |_| false)
+    }
+}
+
+impl fmt::Debug for HandlePrefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("HandlePrefix").field(&self.text).finish()
+    }
+}
+
 impl ServerOptions {
     /// Default bounds and timeouts under this name and version.
     pub fn new(name: impl Into<String>, version: impl Into<String>) -> ServerOptions {
@@ -68,7 +112,7 @@ impl Default for ServerOptions {
         ServerOptions {
             name: env!("CARGO_PKG_NAME").to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            handle_prefix: String::new(),
+            handles: HandlePrefix::default(),
             session_idle_timeout: Duration::from_secs(30 * 60),
             max_sessions: 1000,
             max_requests_per_client: 256,

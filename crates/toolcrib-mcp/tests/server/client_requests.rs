@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 use serde_json::{Value, json};
-use toolcrib_mcp::server::{McpEndpoint, ServerOptions};
+use toolcrib_mcp::server::{HandlePrefix, McpEndpoint, ServerOptions};
 
 use super::support::{LATEST_LEGACY, TestSession, call_tool, send_modern, test_endpoint};
 
@@ -130,6 +130,30 @@ async fn a_request_state_is_valid_for_one_request_only() {
     let foreign = resume_call(&endpoint, "echo", &json!("opaque"), json!({ "k": {} })).await.read_json().await;
     assert_eq!(foreign["result"]["structuredContent"]["requestState"], "opaque");
     assert_eq!(foreign["result"]["structuredContent"]["inputResponses"], json!({ "k": {} }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_request_state_of_a_related_process_is_refused() {
+    let endpoint_of = |prefix: &str| {
+        let handles = HandlePrefix::new(prefix, |prefix| ["old-", "new-"].contains(&prefix));
+        test_endpoint(ServerOptions { handles, ..ServerOptions::default() })
+    };
+    let (_service, old) = endpoint_of("old-");
+    let (keys, state) = read_input_required(call_tool(&old, 1, "ask").await).await;
+    let responses = json!({ keys[0].as_str(): { "action": "accept" } });
+    old.close().await;
+
+    let (service, new) = endpoint_of("new-");
+    let refused = resume_call(&new, "ask", &state, responses).await;
+    assert_eq!(refused.status, StatusCode::BAD_REQUEST);
+    let error = refused.read_json().await["error"].take();
+    assert_eq!((&error["code"], &error["data"]["retryable"]), (&json!(-32602), &json!(true)), "{error}");
+    assert!(error["message"].as_str().unwrap().contains("lost"), "{error}");
+    assert_eq!(service.count("started ask"), 0);
+    // The state of an unrelated server with the same software is that of a server behind the service.
+    let foreign = state.as_str().unwrap().replace("old-", "other-");
+    let passed_on = resume_call(&new, "echo", &json!(foreign), json!({})).await.read_json().await;
+    assert_eq!(passed_on["result"]["structuredContent"]["requestState"], foreign);
 }
 
 #[tokio::test(start_paused = true)]

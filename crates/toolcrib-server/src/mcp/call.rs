@@ -19,7 +19,7 @@ use toolcrib::core::json::describe_error;
 use toolcrib::core::policy::Verdict;
 use toolcrib::core::text::sanitize_truncated;
 use toolcrib::core::tool::ToolName;
-use toolcrib::{CallContext, CallOutput, Code, Error, Trace};
+use toolcrib::{CallContext, CallOutput, Code, Error, HandleOrigin, Trace};
 use toolcrib_mcp::server::{ClientHandle, McpRequest};
 use toolcrib_mcp::{Era, RpcError};
 
@@ -138,9 +138,11 @@ impl McpService {
         let name = resolved.as_ref().map_or(name, ToolName::as_str);
         // In full mode there is no `call_tool`: further pages are read by calling the same tool with a cursor.
         let cursor = arguments["page"].as_str().filter(|page| toolcrib::call::is_result_cursor(page));
-        let page = cursor.map(|cursor| self.registry.result_page(Some(ClientId(request.peer.id)), cursor));
-        if let Some(Ok(page)) = page {
-            return Ok(page);
+        let mut page = cursor.map(|cursor| self.registry.result_page(Some(ClientId(request.peer.id)), cursor));
+        // A cursor of this store cannot be one of a source, see below.
+        let is_local = |cursor: &str| self.registry.node().classify(cursor) != HandleOrigin::Unknown;
+        if let Some(page) = page.take_if(|page| page.is_ok() || cursor.is_some_and(is_local)) {
+            return page;
         }
         let client = &request.client;
         // The trace context in `_meta` takes precedence over the HTTP header.

@@ -270,7 +270,7 @@ async fn in_full_mode_further_pages_are_read_through_the_tool_itself() {
     assert_eq!((read == long, big.calls()), (true, 1));
 
     // An unknown value in the form of a cursor is an error; any other `page` is an argument of the tool.
-    let unknown = format!("{:024x}-held-{:032x}-2", 7, 7);
+    let unknown = format!("{:024x}-page-{:032x}-2", 7, 7);
     let error = fixture.call_error("big__say", json!({ "text": "x", "page": unknown })).await;
     assert!(error["message"].as_str().unwrap().contains("call the tool again"), "{error}");
     assert_eq!(big.calls(), 1);
@@ -284,7 +284,7 @@ async fn a_cursor_of_an_upstream_toolcrib_is_forwarded() {
     call["inputSchema"]["properties"]["page"] = json!({ "type": "string" });
     let inner = ScriptedSource::new([call]);
     let fixture = start(ExposeMode::Full, &[("inner", &inner)]).await;
-    let page = format!("{:024x}-held-{:032x}-2", 7, 7);
+    let page = format!("{:024x}-page-{:032x}-2", 7, 7);
     fixture.call("inner__call_tool", json!({ "text": "x", "page": page })).await;
     assert_eq!(inner.calls(), 1);
 }

@@ -6,16 +6,21 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
-use toolcrib::Registry;
-use toolcrib::config::ExposeMode;
+use toolcrib::config::{Expose, ExposeMode};
+use toolcrib::core::policy::{Rule, Rules, Verdict};
+use toolcrib::store::{MemoryStore, Store};
+use toolcrib::testkit::{ScriptedSource, config_with_sources};
+use toolcrib::{Registry, RegistryOptions};
 use toolcrib_mcp::server::Service;
-use toolcrib_mcp::{ClientOptions, ConnectionEvent, Era, McpClient};
+use toolcrib_mcp::{ClientOptions, ConnectionEvent, Era, McpClient, WireError};
 use toolcrib_server::{Bridge, McpService};
 use toolcrib_testkit::observe::wait_until_async;
 use toolcrib_testkit::programs::{scripted_source, with_settings};
 
-use super::support::{connect_client, open_with_processes, result_text, send_request, serve_http};
-use crate::test_server::RunningServer;
+use super::support::{
+    connect_client, connect_client_to, open_with_processes, result_text, send_request, serve_http, text_tool,
+};
+use crate::test_server::{RunningServer, scripted_options};
 
 const SERVER_FLAGS: [&str; 2] = ["--with", "elicit,announce,meta,hang"];
 const LOG_LEVEL_KEY: &str = "io.modelcontextprotocol/logLevel";
@@ -192,4 +197,45 @@ async fn an_unanswered_elicitation_does_not_block_other_calls() {
     // The open elicitation ends with the timeout of its call; after that, others are forwarded again.
     wait_until_async("the elicitation is forwarded", async || elicited().await.contains("accept")).await;
     registry.close().await;
+}
+
+/// Regression: the request started anew, so a tool that had asked for input ran a second time.
+#[tokio::test]
+async fn the_request_state_of_a_closed_endpoint_on_the_same_store_is_refused() {
+    let shop = ScriptedSource::new([text_tool("order", "Orders goods")]);
+    let mut config = config_with_sources(["shop"]);
+    if let Ok(source) = &mut config.sources[0].source {
+        source.settings.tools = Rules::new(vec![Rule { glob: "*".into(), verdict: Verdict::Ask }]);
+    }
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+    let open_client = async || {
+        let options = RegistryOptions { store: Some(store.clone()), ..scripted_options(&[("shop", &shop)]) };
+        let registry = Registry::open(config.clone(), options).await.unwrap();
+        let service = McpService::new(registry, Expose { mode: ExposeMode::Full, ..Expose::default() });
+        connect_client_to(&service, service.server_options(), |options| {
+            enable_elicitation(options);
+            use_modern_era(options);
+        })
+        .await
+    };
+    let call = json!({ "name": "shop__order", "arguments": { "text": "tea" } });
+    let (client, server) = open_client().await;
+    let suspended = send_request(&client, "tools/call", call.clone()).await.unwrap();
+    assert_eq!(suspended["resultType"], "input_required", "{suspended}");
+    drop(client);
+    server.await.unwrap();
+
+    let (client, _server) = open_client().await;
+    let resume = async |state: &Value| {
+        let mut repeated = call.clone();
+        repeated["requestState"] = state.clone();
+        repeated["inputResponses"] = json!({});
+        send_request(&client, "tools/call", repeated).await
+    };
+    let refused = resume(&suspended["requestState"]).await;
+    assert!(matches!(&refused, Err(WireError::Rpc(error)) if error.message.contains("lost")), "{refused:?}");
+    // A forged state is taken for one of the source: the call begins, and asks for consent.
+    let forged = json!(format!("{:024x}-toolcrib-{:032x}", 7, 7));
+    assert_eq!(resume(&forged).await.unwrap()["resultType"], "input_required");
+    assert_eq!(shop.calls(), 0);
 }

@@ -65,11 +65,18 @@ pub(crate) async fn connect_client(
     service: &(impl Service + Clone),
     configure: impl FnOnce(&mut toolcrib_mcp::ClientOptions),
 ) -> (McpClient, JoinHandle<()>) {
+    connect_client_to(service, ServerOptions::new("toolcrib", "0"), configure).await
+}
+
+pub(crate) async fn connect_client_to(
+    service: &(impl Service + Clone),
+    server_options: ServerOptions,
+    configure: impl FnOnce(&mut toolcrib_mcp::ClientOptions),
+) -> (McpClient, JoinHandle<()>) {
     let (ours, theirs) = tokio::io::duplex(1 << 20);
     let (reader, writer) = tokio::io::split(theirs);
-    let options = ServerOptions::new("toolcrib", "0");
     let service = Arc::new(service.clone());
-    let server = tokio::spawn(serve_stream(service, reader, writer, options, CancellationToken::new()));
+    let server = tokio::spawn(serve_stream(service, reader, writer, server_options, CancellationToken::new()));
     let (reader, writer) = tokio::io::split(ours);
     let mut options = toolcrib_mcp::ClientOptions::new("test", "0");
     configure(&mut options);

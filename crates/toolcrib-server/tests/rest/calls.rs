@@ -35,7 +35,7 @@ async fn a_call_returns_a_result_or_an_error() {
         ("shop__order", json!({ "arguments": [] }), 400, "BAD_REQUEST"),
         ("shop__order", json!({ "arguments": {}, "timeout": "soon" }), 400, "BAD_REQUEST"),
         ("shop__order", json!({ "arguments": { "what": "x" }, "yes": true }), 403, "FORBIDDEN"),
-        ("shop__order", json!({ "page": "held-nonsense" }), 400, "TOOL_INVALID_INPUT"),
+        ("shop__order", json!({ "page": "page-nonsense" }), 400, "TOOL_INVALID_INPUT"),
     ] {
         let (actual, response) = call_tool(&server, name, body.clone()).await;
         assert_eq!((actual, &response["error"]["code"]), (status, &json!(code)), "{name} {body}: {response}");

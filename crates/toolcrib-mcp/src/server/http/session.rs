@@ -65,7 +65,7 @@ impl McpSession {
     /// Creates a session with a random id.
     fn new(shared: &ServerShared, peer: Arc<McpPeer>, owner: Option<SessionOwner>) -> McpSession {
         McpSession {
-            id: format!("{}{:032x}", shared.options.handle_prefix, rand::random::<u128>()),
+            id: shared.options.handles.create_handle(""),
             peer,
             owner,
             client_requests: Arc::default(),
