@@ -29,6 +29,7 @@ use arc_swap::ArcSwap;
 use axum::http::{HeaderMap, header};
 use toolcrib::config::LoopbackAccess;
 use toolcrib::core::fingerprint::Fingerprint;
+use toolcrib::core::inventory::Actor;
 use toolcrib::core::principal::PrincipalIdentity;
 use toolcrib::registry::TokenView;
 use toolcrib::{Code, Error, Principal, Registry, Result};
@@ -57,6 +58,20 @@ pub(crate) struct AuthenticatedClient {
     /// CSRF token of the console session, sent back as the form field `csrf` or the header `X-CSRF-Token`. `None` without
     /// a session: a browser does not add an `Authorization` header by itself, so such requests cannot be forged.
     pub(crate) csrf: Option<Arc<str>>,
+}
+
+impl AuthenticatedClient {
+    /// Actor of journal records: `rest:NAME`, or `rest` for a local process without a token. The prefix separates it from
+    /// those of other interfaces, so that history shows where a change came from.
+    pub(crate) fn actor(&self) -> Actor {
+        let is_local = *self.principal.identity() == PrincipalIdentity::Local;
+        if is_local { Actor::new("rest") } else { Actor::new(format!("rest:{}", self.principal.name())) }
+    }
+
+    /// The principal as it calls tools over REST and the console, with the name of the actor.
+    pub(crate) fn caller(&self) -> Principal {
+        self.principal.with_name(self.actor().as_str())
+    }
 }
 
 /// Authenticates requests: by bearer token, by session cookie, or by the local process that made the connection.

@@ -34,6 +34,7 @@ use tokio::sync::watch;
 use toolcrib::call::ClientId;
 use toolcrib::catalog::View;
 use toolcrib::config::{Expose, ExposeMode};
+use toolcrib::core::principal::PrincipalIdentity;
 use toolcrib::core::text::sanitize_truncated;
 use toolcrib::{HandleOrigin, Principal, Registry};
 use toolcrib_mcp::RpcError;
@@ -67,8 +68,6 @@ pub struct McpService {
     clients: Arc<ClientStates>,
     /// For `warm: client`.
     stateless_clients: Arc<StatelessClients>,
-    /// The principal of clients on a byte stream, which belong to this process.
-    local_principal: Principal,
 }
 
 impl McpService {
@@ -81,7 +80,6 @@ impl McpService {
             listing_cache: Arc::default(),
             clients: Arc::default(),
             stateless_clients: Arc::default(),
-            local_principal: Principal::local("mcp"),
         }
     }
 
@@ -121,8 +119,7 @@ impl McpService {
     /// Returns the catalogue as a client may see it. `extensions` are those of its request, or of the one that opened its
     /// session.
     fn view(&self, extensions: &Extensions) -> View {
-        let client = extensions.get::<AuthenticatedClient>();
-        self.registry.view(client.map_or(&self.local_principal, |client| &client.principal))
+        self.registry.view(&request_principal(extensions))
     }
 
     /// Decides which of its tool lists a client gets. In `auto` mode a small catalogue is listed in full.
@@ -232,13 +229,52 @@ fn requested_mode(query: &str) -> Option<ExposeMode> {
     mode.and_then(|name| ExposeMode::parse(&name))
 }
 
-/// Returns the caller for policies and logs: named by the token of the request, else by the client's own name.
-fn request_caller(request: &McpRequest) -> Principal {
-    let client = request.extensions.get::<AuthenticatedClient>().filter(|client| client.is_authenticated());
-    match (client, request.peer.name.as_deref()) {
-        (Some(client), _) => client.principal.with_name(format!("token:{}", client.principal.name())),
+/// Returns the principal of a request or a session: the one that the auth layer found, or the local one on a byte stream,
+/// whose client started this process.
+fn request_principal(extensions: &Extensions) -> Principal {
+    let client = extensions.get::<AuthenticatedClient>();
+    client.map_or_else(|| Principal::local("mcp"), |client| client.principal.clone())
+}
+
+/// Returns the principal for policies, logs and records of calls. It is named by its token, else by the client's name for
+/// itself.
+fn request_caller(extensions: &Extensions, client_name: Option<&str>) -> Principal {
+    let principal = request_principal(extensions);
+    let is_local = *principal.identity() == PrincipalIdentity::Local;
+    let name = match client_name {
+        _ if !is_local => format!("token:{}", principal.name()),
         // The client's own name is unverified and must not pass for that of a token.
-        (None, Some(name)) if !name.starts_with("token:") => Principal::local(sanitize_truncated(name, 80)),
-        (None, Some(_) | None) => Principal::local("mcp"),
+        Some(name) if !name.starts_with("token:") => sanitize_truncated(name, 80),
+        Some(_) | None => "mcp".to_owned(),
+    };
+    principal.with_name(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use toolcrib::core::access::Role;
+
+    use super::*;
+
+    /// Regression: a local client was given a second principal, without the role and the groups of its own.
+    #[test]
+    fn the_caller_is_the_authenticated_principal_under_another_name() {
+        let caller = |identity: PrincipalIdentity, client_name: Option<&str>| {
+            let principal = Principal::new(identity, "ada", Role::Viewer).with_groups(["support".to_owned()]);
+            let mut extensions = Extensions::new();
+            extensions.insert(AuthenticatedClient { principal, is_local: true, csrf: None });
+            request_caller(&extensions, client_name)
+        };
+        let token = || PrincipalIdentity::Token { id: "0123".into() };
+        for (caller, identity, name) in [
+            (caller(token(), Some("agent")), token(), "token:ada"),
+            (caller(PrincipalIdentity::Local, Some("agent")), PrincipalIdentity::Local, "agent"),
+            (caller(PrincipalIdentity::Local, Some("token:ada")), PrincipalIdentity::Local, "mcp"),
+            (caller(PrincipalIdentity::Local, None), PrincipalIdentity::Local, "mcp"),
+        ] {
+            assert_eq!((caller.name(), caller.identity(), caller.role()), (name, &identity, Role::Viewer));
+            assert_eq!(caller.groups(), ["support"]);
+        }
+        assert_eq!(request_caller(&Extensions::new(), Some("agent")).name(), "agent", "on a byte stream");
     }
 }

@@ -29,7 +29,6 @@ mod search;
 mod stats;
 mod whoami;
 
-mod actor;
 mod body;
 mod cache;
 mod error;

@@ -177,7 +177,7 @@ pub(super) fn set_text_field(fields: &mut RawFields, key: &str, value: &str) {
 /// Returns the context of a request to a source on behalf of the client.
 pub(super) fn client_context(request: &McpRequest) -> CallContext {
     CallContext {
-        caller: request_caller(request),
+        caller: request_caller(&request.extensions, request.peer.name.as_deref()),
         cancel: request.cancel.clone(),
         client: Some(ClientId(request.peer.id)),
         stateless: request.peer.is_stateless,
