@@ -46,7 +46,7 @@ use crate::auth::AuthenticatedClient;
 use crate::view_cache::ViewCache;
 
 use client_state::ClientStates;
-use listing_cache::{ListingMode, Listings};
+use listing_cache::{ListingMode, ListingParts, Listings};
 use resources::{RESOURCE_LIST, TEMPLATE_LIST};
 pub(crate) use response::stopping_result;
 use response::{McpResult, to_raw};
@@ -63,7 +63,7 @@ pub struct McpService {
     /// The `expose` section of the configuration; replaced on reload.
     expose: Arc<watch::Sender<Arc<Expose>>>,
     /// Rendered lists, shared by all clients that see the same tools.
-    listing_cache: Arc<ViewCache<Listings>>,
+    listing_cache: Arc<ViewCache<ListingParts>>,
     /// Last list, log level and subscriptions of each connected client.
     clients: Arc<ClientStates>,
     /// For `warm: client`.
@@ -123,7 +123,7 @@ impl McpService {
     }
 
     /// Decides which of its tool lists a client gets. In `auto` mode a small catalogue is listed in full.
-    async fn listing_mode(&self, peer: &McpPeer, listings: &Arc<Listings>) -> ListingMode {
+    async fn listing_mode(&self, peer: &McpPeer, listings: &Listings) -> ListingMode {
         match self.effective_mode(peer) {
             ExposeMode::Search => ListingMode::Search,
             ExposeMode::Full => ListingMode::Full,

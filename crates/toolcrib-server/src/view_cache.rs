@@ -4,6 +4,9 @@
 //! as its key is found. One that depends on more carries that with it; its user checks it after a lookup and, by `keep`,
 //! before an insert. Views that are no longer used fall out when newer ones need the room. Principals that see the same
 //! share an entry, and no other principal finds it.
+//!
+//! The limits hold for what the values keep in memory themselves. No value holds the catalogue that it was made from, so
+//! an idle cache keeps no old catalogue alive.
 
 use std::sync::Arc;
 
@@ -12,7 +15,7 @@ use toolcrib::catalog::ViewKey;
 
 /// Maximum number of views in a cache. A lookup compares the keys one after the other.
 const MAX_CACHED_VIEWS: usize = 32;
-/// Maximum size of all values of a cache; the newest one stays, whatever its size.
+/// Maximum size of all values of a cache. A larger value is not cached.
 const MAX_CACHED_BYTES: usize = 64 * 1024 * 1024;
 
 /// Bounded cache by view. Reads are lock-free; an insert copies the list of entries and swaps it in.
@@ -23,8 +26,13 @@ pub(crate) struct ViewCache<T>(ArcSwap<Vec<ViewCacheEntry<T>>>);
 #[derive(Debug)]
 struct ViewCacheEntry<T> {
     view: ViewKey,
-    bytes: usize,
     value: Arc<T>,
+}
+
+/// Size of a cached value. Must be cheap: every insert asks all values.
+pub(crate) trait CachedSize {
+    /// Bytes that the value keeps in memory. May grow, upon which [`ViewCache::evict`] is called.
+    fn cached_bytes(&self) -> usize;
 }
 
 impl<T> Default for ViewCache<T> {
@@ -33,7 +41,7 @@ impl<T> Default for ViewCache<T> {
     }
 }
 
-impl<T> ViewCache<T> {
+impl<T: CachedSize> ViewCache<T> {
     /// Returns the value of a view.
     pub(crate) fn get(&self, view: ViewKey) -> Option<Arc<T>> {
         self.0.load().iter().find(|entry| entry.view == view).map(|entry| entry.value.clone())
@@ -41,29 +49,43 @@ impl<T> ViewCache<T> {
 
     /// Stores the value of a view. Keeps those of other views that `keep` accepts, newest first, within the limits. Of two
     /// values that are made for the same view at the same time the last one stays.
-    pub(crate) fn insert(&self, view: ViewKey, bytes: usize, value: &Arc<T>, keep: impl Fn(&T) -> bool) {
+    pub(crate) fn insert(&self, view: ViewKey, value: &Arc<T>, keep: impl Fn(&T) -> bool) {
         self.0.rcu(|entries| {
-            let newest = ViewCacheEntry { view, bytes, value: value.clone() };
+            let newest = ViewCacheEntry { view, value: value.clone() };
             let others = entries.iter().filter(|entry| entry.view != view && keep(&entry.value));
-            let mut total = 0;
-            let within_limit = |entry: &&ViewCacheEntry<T>| {
-                total += entry.bytes;
-                total <= MAX_CACHED_BYTES - bytes.min(MAX_CACHED_BYTES)
-            };
-            let others = others.take(MAX_CACHED_VIEWS - 1).take_while(within_limit);
-            std::iter::once(newest).chain(others.cloned()).collect::<Vec<_>>()
+            within_limits(std::iter::once(newest).chain(others.cloned()))
         });
     }
+
+    /// Applies the limits again, after a value has grown.
+    pub(crate) fn evict(&self) {
+        self.0.rcu(|entries| within_limits(entries.iter().cloned()));
+    }
+}
+
+/// Returns the first entries that are within the limits together.
+fn within_limits<T: CachedSize>(entries: impl Iterator<Item = ViewCacheEntry<T>>) -> Vec<ViewCacheEntry<T>> {
+    let mut free = MAX_CACHED_BYTES;
+    let fits = |entry: &ViewCacheEntry<T>| match free.checked_sub(entry.value.cached_bytes()) {
+        Some(rest) => {
+            free = rest;
+            true
+        }
+        None => false,
+    };
+    entries.filter(fits).take(MAX_CACHED_VIEWS).collect()
 }
 
 impl<T> Clone for ViewCacheEntry<T> {
     fn clone(&self) -> ViewCacheEntry<T> {
-        ViewCacheEntry { view: self.view, bytes: self.bytes, value: self.value.clone() }
+        ViewCacheEntry { view: self.view, value: self.value.clone() }
     }
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use serde_json::json;
     use serde_json::value::to_raw_value;
     use toolcrib::catalog::{Catalog, CatalogSource, Segment, SourceOptions, View};
@@ -120,33 +142,63 @@ pub(crate) mod tests {
         View::full(Arc::new(Catalog::default().with_essential(vec![number.to_string()]))).key()
     }
 
-    fn cached_numbers(cache: &ViewCache<usize>) -> Vec<usize> {
-        cache.0.load().iter().map(|entry| *entry.value).collect()
+    /// A value of a size that may grow.
+    struct TestValue {
+        number: usize,
+        bytes: AtomicUsize,
+    }
+
+    impl CachedSize for TestValue {
+        fn cached_bytes(&self) -> usize {
+            self.bytes.load(Ordering::Relaxed)
+        }
+    }
+
+    fn insert(cache: &ViewCache<TestValue>, number: usize, bytes: usize) -> Arc<TestValue> {
+        let value = Arc::new(TestValue { number, bytes: AtomicUsize::new(bytes) });
+        cache.insert(view_key(number), &value, |_| true);
+        value
+    }
+
+    fn cached_numbers(cache: &ViewCache<TestValue>) -> Vec<usize> {
+        cache.0.load().iter().map(|entry| entry.value.number).collect()
     }
 
     #[test]
     fn the_oldest_views_fall_out_by_number_and_by_size() {
         let cache = ViewCache::default();
         for number in 0..MAX_CACHED_VIEWS + 2 {
-            cache.insert(view_key(number), 1, &Arc::new(number), |_| true);
+            insert(&cache, number, 1);
         }
         assert_eq!(cached_numbers(&cache), (2..MAX_CACHED_VIEWS + 2).rev().collect::<Vec<_>>());
-        assert_eq!((cache.get(view_key(0)), cache.get(view_key(7))), (None, Some(Arc::new(7))));
+        let found = |number: usize| cache.get(view_key(number)).map(|value| value.number);
+        assert_eq!((found(0), found(7)), (None, Some(7)));
 
-        cache.insert(view_key(100), MAX_CACHED_BYTES - 3, &Arc::new(100), |_| true);
+        insert(&cache, 100, MAX_CACHED_BYTES - 3);
         assert_eq!(cached_numbers(&cache), [100, MAX_CACHED_VIEWS + 1, MAX_CACHED_VIEWS, MAX_CACHED_VIEWS - 1]);
-        cache.insert(view_key(101), 2 * MAX_CACHED_BYTES, &Arc::new(101), |_| true);
-        assert_eq!(cached_numbers(&cache), [101], "the newest value stays, whatever its size");
+    }
+
+    #[test]
+    fn a_value_above_the_limit_is_not_cached() {
+        let cache = ViewCache::default();
+        let growing = insert(&cache, 1, 0);
+        insert(&cache, 2, 10);
+        insert(&cache, 3, MAX_CACHED_BYTES + 1);
+        assert_eq!(cached_numbers(&cache), [2, 1]);
+        growing.bytes.store(MAX_CACHED_BYTES - 9, Ordering::Relaxed);
+        cache.evict();
+        assert_eq!(cached_numbers(&cache), [2], "it was within the limit when it was inserted");
     }
 
     #[test]
     fn a_view_has_one_value_and_others_are_kept_on_request() {
         let cache = ViewCache::default();
-        cache.insert(view_key(1), 1, &Arc::new(1), |_| true);
-        cache.insert(view_key(2), 1, &Arc::new(2), |_| true);
-        cache.insert(view_key(1), 1, &Arc::new(10), |_| true);
-        assert_eq!(cached_numbers(&cache), [10, 2]);
-        cache.insert(view_key(3), 1, &Arc::new(3), |value| *value == 2);
+        for number in [1, 2, 1] {
+            insert(&cache, number, 1);
+        }
+        assert_eq!(cached_numbers(&cache), [1, 2]);
+        let value = Arc::new(TestValue { number: 3, bytes: AtomicUsize::new(1) });
+        cache.insert(view_key(3), &value, |value| value.number == 2);
         assert_eq!(cached_numbers(&cache), [3, 2]);
     }
 }

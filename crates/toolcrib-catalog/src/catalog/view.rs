@@ -163,15 +163,15 @@ impl View {
 
     /// Names and original names of all tools that are offered to anyone, in and outside the view. For names that are
     /// made up for a list and must not depend on who reads it. What is derived from them is not covered by the key, but by
-    /// [`View::has_same_catalog`].
+    /// [`View::catalog_hash`].
     pub fn catalog_names(&self) -> impl Iterator<Item = (&ToolName, &str)> {
         let tools = VisibleTools { catalog: &self.catalog, mask: None }.iter().filter(ToolRef::is_offered);
         tools.map(|tool| (tool.name(), tool.original_name()))
     }
 
-    /// Whether both views are of the same catalogue, or of two with the same tool lists, whatever they show of it.
-    pub fn has_same_catalog(&self, other: &View) -> bool {
-        Arc::ptr_eq(&self.catalog, &other.catalog) || self.catalog.hash() == other.catalog.hash()
+    /// Digest of the tool lists of the whole catalogue, whatever the view shows of it.
+    pub fn catalog_hash(&self) -> Fingerprint {
+        self.catalog.hash()
     }
 
     /// Number of tools of a source that lists show, i.e. without hidden and internal ones.

@@ -9,7 +9,7 @@ use toolcrib::Registry;
 use toolcrib::catalog::View;
 use toolcrib::catalog::summary::{Summary, SummaryBudget};
 
-use crate::view_cache::ViewCache;
+use crate::view_cache::{CachedSize, ViewCache};
 
 /// Cache of the last counts.
 #[derive(Debug, Default)]
@@ -20,6 +20,12 @@ pub(crate) struct TokenCosts {
     requested: ArcSwapOption<View>,
     /// Keeps at most one request, so that any number of page loads cause one count.
     count_requested: Notify,
+}
+
+impl CachedSize for Summary {
+    fn cached_bytes(&self) -> usize {
+        self.text.len()
+    }
 }
 
 impl TokenCosts {
@@ -46,7 +52,7 @@ impl TokenCosts {
             let key = view.key();
             let counting = tokio::task::spawn_blocking(move || view.summary(SummaryBudget::default()));
             if let Ok(summary) = counting.await {
-                self.cached.insert(key, summary.text.len(), &Arc::new(summary), |_| true);
+                self.cached.insert(key, &Arc::new(summary), |_| true);
             }
         }
     }

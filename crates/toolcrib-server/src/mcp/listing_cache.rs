@@ -2,7 +2,8 @@
 //! once for all concurrent requests.
 //!
 //! There is one entry per view of the newest catalogue, under the current `expose` settings. When either changes, the
-//! next request replaces it; a request that holds the old entry finishes with it.
+//! next request replaces it; a request that holds the old entry finishes with it. An entry whose parts are above the limit
+//! of the cache is used by the requests that hold it and then dropped.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use toolcrib::core::tool::ToolName;
 
 use super::McpService;
 use super::meta_tools::META_TOOLS;
+use crate::view_cache::{CachedSize, ViewCache};
 
 /// Which tool list a client gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,11 +30,20 @@ pub(super) enum ListingMode {
     Full,
 }
 
-/// Listings of one view under one `expose` configuration.
-#[derive(Debug)]
+/// Listings of one view under one `expose` configuration. Cheap to clone.
+#[derive(Debug, Clone)]
 pub(super) struct Listings {
     view: View,
+    parts: Arc<ListingParts>,
+    cache: Arc<ViewCache<ListingParts>>,
+}
+
+/// Cached parts of the listings. They do not hold the view, whose catalogue may be replaced meanwhile.
+#[derive(Debug)]
+pub(super) struct ListingParts {
     expose: Arc<Expose>,
+    /// See [`View::catalog_hash`].
+    catalog_hash: Fingerprint,
     search: OnceCell<RenderedToolList>,
     full: OnceCell<RenderedToolList>,
     /// The mode of `auto`.
@@ -48,6 +59,9 @@ pub(super) struct RenderedToolList {
     pub(super) fingerprint: Fingerprint,
     /// Listed names without a prefix, with the names that the catalogue has for these tools.
     unprefixed: BTreeMap<String, ToolName>,
+    /// Size of the list. Includes the definitions that it shares with the catalogue: it keeps them when the catalogue is
+    /// replaced.
+    bytes: usize,
 }
 
 /// One tool of a list.
@@ -64,91 +78,97 @@ pub(super) struct RenderedTool {
 /// Set far above real texts, so that the shortcut never decides wrongly.
 const MAX_BYTES_PER_TOKEN: usize = 64;
 
-/// Size of the listings of one tool as it counts for the limit of the cache: two entries of lists, and in a restricted view
-/// its part of the search index. The definitions themselves are shared with the catalogue.
-const ESTIMATED_BYTES_PER_TOOL: usize = 2048;
-
 impl McpService {
     /// Returns the current listings for a client, see [`McpService::view`].
-    pub(super) fn listings(&self, extensions: &Extensions) -> Arc<Listings> {
+    pub(super) fn listings(&self, extensions: &Extensions) -> Listings {
         self.listings_for(self.view(extensions))
     }
 
     /// Returns the listings of a view. Two requests that miss at the same time may both make an entry; the last one stays,
     /// and both are right.
-    fn listings_for(&self, view: View) -> Arc<Listings> {
-        let key = view.key();
+    fn listings_for(&self, view: View) -> Listings {
         let expose = self.expose.borrow().clone();
-        let cached = self.listing_cache.get(key);
+        let catalog_hash = view.catalog_hash();
+        let cache = self.listing_cache.clone();
         // Names without prefix are decided on the whole catalogue, which may change without the view.
-        let is_current = |listings: &Arc<Listings>| {
-            Arc::ptr_eq(&listings.expose, &expose) && (expose.prefix || listings.view.has_same_catalog(&view))
+        let is_current = |parts: &Arc<ListingParts>| {
+            Arc::ptr_eq(&parts.expose, &expose) && (expose.prefix || parts.catalog_hash == catalog_hash)
         };
-        if let Some(listings) = cached.filter(is_current) {
-            return listings;
+        if let Some(parts) = cache.get(view.key()).filter(is_current) {
+            return Listings { view, parts, cache };
         }
-        let bytes = view.tool_count() * ESTIMATED_BYTES_PER_TOOL;
-        let listings = Arc::new(Listings {
-            view,
+        let parts = Arc::new(ListingParts {
             expose,
+            catalog_hash,
             search: OnceCell::new(),
             full: OnceCell::new(),
             default_mode: OnceCell::new(),
             summary: OnceCell::new(),
         });
-        // An entry holds its catalogue, so those of older catalogues are dropped.
-        let is_of_same_catalog = |other: &Listings| {
-            other.view.has_same_catalog(&listings.view) && Arc::ptr_eq(&other.expose, &listings.expose)
+        // Those of older catalogues are hardly ever requested again.
+        let is_of_same_catalog = |other: &ListingParts| {
+            other.catalog_hash == parts.catalog_hash && Arc::ptr_eq(&other.expose, &parts.expose)
         };
-        self.listing_cache.insert(key, bytes, &listings, is_of_same_catalog);
-        listings
+        cache.insert(view.key(), &parts, is_of_same_catalog);
+        Listings { view, parts, cache }
+    }
+}
+
+impl CachedSize for ListingParts {
+    fn cached_bytes(&self) -> usize {
+        let lists = [&self.search, &self.full].map(|list| list.get().map_or(0, |list| list.bytes));
+        lists.iter().sum::<usize>() + self.summary.get().map_or(0, String::len)
     }
 }
 
 impl Listings {
-    /// The view that these listings were rendered from.
+    /// The view that these listings show.
     pub(super) fn view(&self) -> &View {
         &self.view
     }
 
     /// Returns the mode of `auto`: the full list if it is below the configured token limit. An empty catalogue gets the meta
     /// tools, which work for whatever is discovered later.
-    pub(super) async fn default_mode(self: &Arc<Self>) -> ListingMode {
-        self.get_or_compute(|listings| &listings.default_mode, Listings::choose_mode).await.to_owned()
+    pub(super) async fn default_mode(&self) -> ListingMode {
+        self.get_or_compute(|parts| &parts.default_mode, Listings::choose_mode).await.to_owned()
     }
 
     /// Returns the summary of the catalogue for a system prompt.
-    pub(super) async fn summary(self: &Arc<Self>) -> String {
-        self.get_or_compute(
-            |listings| &listings.summary,
-            |listings| listings.view.summary_text(SummaryBudget::default()),
-        )
-        .await
-        .to_owned()
+    pub(super) async fn summary(&self) -> String {
+        self.get_or_compute(|parts| &parts.summary, |listings| listings.view.summary_text(SummaryBudget::default()))
+            .await
+            .to_owned()
     }
 
     /// Returns the tool list of a mode.
-    pub(super) async fn tool_list(self: &Arc<Self>, mode: ListingMode) -> &RenderedToolList {
+    pub(super) async fn tool_list(&self, mode: ListingMode) -> &RenderedToolList {
         match mode {
-            ListingMode::Search => self.get_or_compute(|listings| &listings.search, Listings::build_search_list).await,
-            ListingMode::Full => self.get_or_compute(|listings| &listings.full, Listings::build_full_list).await,
+            ListingMode::Search => self.get_or_compute(|parts| &parts.search, Listings::build_search_list).await,
+            ListingMode::Full => self.get_or_compute(|parts| &parts.full, Listings::build_full_list).await,
         }
     }
 
     /// Returns a part of the listings, computing it if necessary. Rendering a long list and counting tokens take long, so
     /// they run on a blocking thread; concurrent requests wait for the same computation.
     async fn get_or_compute<T: Send + Sync + 'static>(
-        self: &Arc<Self>,
-        cell: fn(&Listings) -> &OnceCell<T>,
+        &self,
+        cell: fn(&ListingParts) -> &OnceCell<T>,
         compute: fn(&Listings) -> T,
     ) -> &T {
+        let cell = cell(&self.parts);
+        if let Some(part) = cell.get() {
+            return part;
+        }
         let computing = || async {
             let listings = self.clone();
             let computed = tokio::task::spawn_blocking(move || compute(&listings)).await;
             // The task fails only when the runtime shuts down.
             computed.unwrap_or_else(|_| compute(self))
         };
-        cell(self).get_or_init(computing).await
+        let part = cell.get_or_init(computing).await;
+        // The size of the entry is known only now.
+        self.cache.evict();
+        part
     }
 
     /// True when the full list may be below the token limit, judged by its size in bytes. Stops adding up as soon as
@@ -170,7 +190,7 @@ impl Listings {
     }
 
     fn max_full_tokens(&self) -> usize {
-        self.expose.full_below_tokens as usize
+        self.parts.expose.full_below_tokens as usize
     }
 
     /// Renders the meta tools and the essential tools. The latter keep their full names, whatever `expose.prefix` says.
@@ -183,7 +203,7 @@ impl Listings {
     /// Renders every tool that is offered to agents. The meta tools are not among them.
     fn build_full_list(&self) -> RenderedToolList {
         let mut unprefixed = BTreeMap::new();
-        let available = if self.expose.prefix { BTreeSet::new() } else { self.unprefixed_names() };
+        let available = if self.parts.expose.prefix { BTreeSet::new() } else { self.unprefixed_names() };
         let tools = self.view.offered_tools().filter_map(|tool| {
             // A name without prefix is used only where it is unambiguous; all other tools keep theirs.
             let short_name = ToolName::from_original("", tool.original_name());
@@ -214,8 +234,8 @@ impl Listings {
     }
 
     /// Returns the catalogue's name of a tool that is listed without its prefix.
-    pub(super) async fn resolve_name(self: &Arc<Self>, name: &str) -> Option<ToolName> {
-        if self.expose.prefix {
+    pub(super) async fn resolve_name(&self, name: &str) -> Option<ToolName> {
+        if self.parts.expose.prefix {
             return None;
         }
         self.tool_list(ListingMode::Full).await.unprefixed.get(name).cloned()
@@ -231,7 +251,10 @@ impl RenderedToolList {
         for tool in &tools {
             text.push_str(&format!("{} {}\n", tool.name, tool.fingerprint));
         }
-        RenderedToolList { fingerprint: Fingerprint::digest(text), tools, unprefixed }
+        let tool_bytes = |tool: &RenderedTool| size_of::<RenderedTool>() + tool.name.len() + tool.json.len();
+        let name_bytes = |(name, full_name): (&String, &ToolName)| name.len() + full_name.as_str().len();
+        let bytes = tools.iter().map(tool_bytes).chain(unprefixed.iter().map(name_bytes)).sum();
+        RenderedToolList { fingerprint: Fingerprint::digest(text), tools, unprefixed, bytes }
     }
 }
 
@@ -253,6 +276,7 @@ impl RenderedTool {
 
 #[cfg(test)]
 mod tests {
+    use toolcrib::catalog::Catalog;
     use toolcrib::config::Config;
     use toolcrib::{Registry, RegistryOptions};
 
@@ -277,9 +301,9 @@ mod tests {
                 let listings = service.listings_for(masked_view(&full, mask));
                 let names = visible_names(&masked_view(&full, mask));
                 assert_eq!(listed_names(listings.tool_list(ListingMode::Full).await), names);
-                assert!(Arc::ptr_eq(&listings, &service.listings_for(masked_view(&full, mask))));
+                assert!(Arc::ptr_eq(&listings.parts, &service.listings_for(masked_view(&full, mask)).parts));
                 let other = service.listings_for(masked_view(&full, mask ^ 1));
-                assert!(!Arc::ptr_eq(&listings, &other));
+                assert!(!Arc::ptr_eq(&listings.parts, &other.parts));
                 assert_ne!(listings.summary().await, other.summary().await);
             }
         }
@@ -290,11 +314,20 @@ mod tests {
         let service = build_service(Expose::default()).await;
         let (old, same, other) = (full_view(1), full_view(2), one_source_view(3));
         let shared = service.listings_for(masked_view(&old, 1));
-        let unshared = Arc::downgrade(&service.listings_for(masked_view(&old, 2)));
-        assert!(Arc::ptr_eq(&shared, &service.listings_for(masked_view(&same, 1))));
-        assert!(Arc::ptr_eq(&shared, &service.listings_for(masked_view(&other, 1))));
+        let unshared = Arc::downgrade(&service.listings_for(masked_view(&old, 2)).parts);
+        assert!(Arc::ptr_eq(&shared.parts, &service.listings_for(masked_view(&same, 1)).parts));
+        assert!(Arc::ptr_eq(&shared.parts, &service.listings_for(masked_view(&other, 1)).parts));
         service.listings_for(masked_view(&other, 4));
         assert!(unshared.upgrade().is_none());
+    }
+
+    #[tokio::test]
+    async fn cached_listings_keep_no_catalogue_alive() {
+        let service = build_service(Expose::default()).await;
+        let catalog = Arc::new(Catalog::default());
+        let replaced = Arc::downgrade(&catalog);
+        service.listings_for(View::full(catalog)).tool_list(ListingMode::Full).await;
+        assert!(replaced.upgrade().is_none());
     }
 
     #[tokio::test]

@@ -48,11 +48,10 @@ impl McpService {
             Some(0) => MAX_SEARCH_HITS,
             Some(limit) => limit.min(MAX_SEARCH_HITS),
         };
-        // Of the cached view, which keeps its index as long as it shows the same.
-        let listings = self.listings(&request.extensions);
+        let view = self.view(&request.extensions);
         let query = Query::new(arguments.query).with_limit(limit);
         // The first search builds the index, which takes too long for an async thread.
-        let search_task = tokio::task::spawn_blocking(move || listings.view().search(&query));
+        let search_task = tokio::task::spawn_blocking(move || view.search(&query));
         let results = search_task.await.unwrap_or_default();
         text_result(&self.render_hits(&results, limit))
     }

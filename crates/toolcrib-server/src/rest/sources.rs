@@ -17,7 +17,7 @@ use super::query::{PathParam, find_source};
 use super::response::{TaggedResponse, ok_json, to_json_bytes};
 use super::route::{ApiRoute, schema_ref};
 use crate::auth::AuthorizedRequest;
-use crate::view_cache::ViewCache;
+use crate::view_cache::{CachedSize, ViewCache};
 
 /// The list supports conditional requests. A single source does not.
 pub(super) fn routes() -> Vec<ApiRoute> {
@@ -72,23 +72,35 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
 
 /// Cache of the rendered source list. Separate from [`ResponseCache`](super::ResponseCache), because the list also depends
 /// on the clock (freshness) and on connection states.
-pub(crate) type SourceListCache = ViewCache<(SourcesVersion, TaggedResponse)>;
+pub(crate) type SourceListCache = ViewCache<CachedSourceList>;
+
+/// A rendered list of sources, with the version that it shows.
+#[derive(Debug)]
+pub(crate) struct CachedSourceList {
+    version: SourcesVersion,
+    response: TaggedResponse,
+}
+
+impl CachedSize for CachedSourceList {
+    fn cached_bytes(&self) -> usize {
+        self.response.body.len()
+    }
+}
 
 /// `GET /api/sources`.
 async fn list_sources(AuthorizedRequest { app, client, .. }: AuthorizedRequest, headers: HeaderMap) -> ApiResult {
     let sources = app.registry.sources();
-    let is_current = |cached: &(SourcesVersion, TaggedResponse)| sources.is_current(&cached.0);
+    let is_current = |cached: &CachedSourceList| sources.is_current(&cached.version);
     let view = app.registry.view(&client.principal).key();
     if let Some(cached) = app.source_list_cache.get(view).filter(|cached| is_current(cached)) {
-        return Ok(cached.1.to_response(&headers));
+        return Ok(cached.response.to_response(&headers));
     }
     // The version is taken before the list is read: a change in between makes the entry outdated, never wrong.
     let version = sources.version();
-    let tagged = TaggedResponse::from_body(to_json_bytes(&json!({ "sources": sources.list() }))?);
-    let response = tagged.to_response(&headers);
-    // An entry holds its snapshot, so outdated ones are dropped.
-    app.source_list_cache.insert(view, tagged.body.len(), &Arc::new((version, tagged)), is_current);
-    Ok(response)
+    let response = TaggedResponse::from_body(to_json_bytes(&json!({ "sources": sources.list() }))?);
+    let rendered = Arc::new(CachedSourceList { version, response });
+    app.source_list_cache.insert(view, &rendered, is_current);
+    Ok(rendered.response.to_response(&headers))
 }
 
 /// `GET /api/sources/{id}`.

@@ -5,7 +5,7 @@
 //! connections and breakers of this process. Comparing two `SourcesVersion`s would not do, because time passes without
 //! a write; so a version knows until when it holds.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use tokio::time::Instant;
 use toolcrib_core::Timestamp;
@@ -18,7 +18,8 @@ use crate::state::Snapshot;
 /// closed, and no list became stale by age.
 #[derive(Debug)]
 pub struct SourcesVersion {
-    snapshot: Arc<Snapshot>,
+    /// Weak, so that a cached version does not keep an old snapshot in memory.
+    snapshot: Weak<Snapshot>,
     slot_statuses: SlotStatuses,
     /// Range of the registry's clock in which no list becomes stale.
     taken_at: Timestamp,
@@ -51,6 +52,7 @@ impl Sources<'_> {
         let valid_until = expiries.min().unwrap_or(Timestamp(i64::MAX));
         let leases = snapshot.statuses.values().filter_map(|status| status.discovering_until);
         let first_lease_end = leases.filter(|end| *end > Instant::now()).min();
+        let snapshot = Arc::downgrade(&snapshot);
         SourcesVersion { snapshot, slot_statuses, taken_at, valid_until, first_lease_end }
     }
 
@@ -58,7 +60,7 @@ impl Sources<'_> {
     /// cached response: no list is rendered.
     pub fn is_current(&self, version: &SourcesVersion) -> bool {
         let now = self.registry.state.now();
-        Arc::ptr_eq(&version.snapshot, &self.registry.state.snapshot())
+        std::ptr::eq(version.snapshot.as_ptr(), Arc::as_ptr(&self.registry.state.snapshot()))
             && now >= version.taken_at
             && now < version.valid_until
             && version.first_lease_end.is_none_or(|end| Instant::now() < end)
