@@ -50,13 +50,14 @@ use listing_cache::{ListingMode, ListingParts, Listings};
 use resources::{RESOURCE_LIST, TEMPLATE_LIST};
 pub(crate) use response::stopping_result;
 use response::{McpResult, to_raw};
+use upstream_lists::UpstreamLists;
 use warmup::StatelessClients;
 
 /// MCP service over one registry. Cheap to clone; all clones share their state. One service can serve an HTTP endpoint
 /// and byte streams at the same time.
 ///
-/// More than twenty methods: one or two for each method of MCP, in a file per topic; all of them need the registry and
-/// the state of the client.
+/// More than twenty methods: those of the trait, and the handlers of each method of MCP for tools, in a file per topic. All
+/// of them need the registry and the state of the client.
 #[derive(Debug, Clone)]
 pub struct McpService {
     registry: Registry,
@@ -66,6 +67,7 @@ pub struct McpService {
     listing_cache: Arc<ViewCache<ListingParts>>,
     /// Last list, log level and subscriptions of each connected client.
     clients: Arc<ClientStates>,
+    upstream_lists: UpstreamLists,
     /// For `warm: client`.
     stateless_clients: Arc<StatelessClients>,
 }
@@ -73,12 +75,14 @@ pub struct McpService {
 impl McpService {
     /// Creates a service that lists tools as `expose` says.
     pub fn new(registry: Registry, expose: Expose) -> McpService {
-        let (expose, _) = watch::channel(Arc::new(expose));
+        let (expose, exposed) = watch::channel(Arc::new(expose));
+        let clients = Arc::<ClientStates>::default();
         McpService {
+            upstream_lists: UpstreamLists { registry: registry.clone(), expose: exposed, clients: clients.clone() },
             registry,
             expose: Arc::new(expose),
             listing_cache: Arc::default(),
-            clients: Arc::default(),
+            clients,
             stateless_clients: Arc::default(),
         }
     }
@@ -174,14 +178,14 @@ impl McpService {
             "tools/list" => self.tools_list(&request).await,
             "tools/call" => self.tools_call(request).await,
             "logging/setLevel" => self.clients.set_log_level(&request),
-            "prompts/list" => self.prompts_list(&request).await,
-            "prompts/get" => self.prompts_get(request).await,
-            "resources/list" => self.resources_list(&RESOURCE_LIST, &request).await,
-            "resources/templates/list" => self.resources_list(&TEMPLATE_LIST, &request).await,
-            "resources/read" => self.resources_read(request).await,
-            "resources/subscribe" => self.subscribe(request).await,
-            "resources/unsubscribe" => self.unsubscribe(request).await,
-            "completion/complete" => self.complete(request).await,
+            "prompts/list" => self.upstream_lists.prompts_list(&request).await,
+            "prompts/get" => self.upstream_lists.prompts_get(request).await,
+            "resources/list" => self.upstream_lists.resources_list(&RESOURCE_LIST, &request).await,
+            "resources/templates/list" => self.upstream_lists.resources_list(&TEMPLATE_LIST, &request).await,
+            "resources/read" => self.upstream_lists.resources_read(request).await,
+            "resources/subscribe" => self.upstream_lists.subscribe(request).await,
+            "resources/unsubscribe" => self.upstream_lists.unsubscribe(request).await,
+            "completion/complete" => self.upstream_lists.complete(request).await,
             other => Err(RpcError::new(RpcError::METHOD_NOT_FOUND, format!("unknown method `{other}`"))),
         }
     }

@@ -17,7 +17,6 @@ use toolcrib_mcp::server::{ChangeNotification, McpPeer};
 
 use super::McpService;
 use super::listing_cache::ListingMode;
-use super::resources::public_uri;
 
 /// Watches for changes on behalf of one client.
 struct ChangeWatcher {
@@ -110,7 +109,7 @@ impl ChangeWatcher {
                 let uri = serde_json::from_str::<serde_json::Value>(params?.get()).ok()?;
                 // The client subscribed with the public URI; other clients of the same source may have subscribed to
                 // other resources.
-                let uri = public_uri(&self.service, source, uri["uri"].as_str()?);
+                let uri = self.service.upstream_lists.public_uri(source, uri["uri"].as_str()?);
                 self.service.clients.is_subscribed(&self.peer, &uri).then_some(ChangeNotification::Resource { uri })
             }
             _ => None,

@@ -11,16 +11,15 @@ use toolcrib::{CallContext, SourceId};
 use toolcrib_mcp::RpcError;
 use toolcrib_mcp::server::McpRequest;
 
-use super::McpService;
 use super::call::{client_relay, forward_to_client};
 use super::response::{McpResult, invalid_params, to_raw, to_rpc_error};
-use super::upstream_lists::{ListKind, client_context, not_found_error, set_text_field, text_field};
+use super::upstream_lists::{ListKind, UpstreamLists, client_context, not_found_error, set_text_field, text_field};
 
 /// Prompts are identified by their name.
 const PROMPT_LIST: ListKind =
     ListKind { capability: McpCapability::Prompts, method: "prompts/list", items: "prompts", key: "name" };
 
-impl McpService {
+impl UpstreamLists {
     /// Handles `prompts/list`.
     pub(super) async fn prompts_list(&self, request: &McpRequest) -> McpResult {
         let mut prompts = self.collect_items(&PROMPT_LIST, request).await;

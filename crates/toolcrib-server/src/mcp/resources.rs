@@ -15,10 +15,9 @@ use toolcrib::core::json::RawFields;
 use toolcrib_mcp::server::McpRequest;
 use toolcrib_mcp::{Era, RpcError};
 
-use super::McpService;
 use super::prompts::parse_fields;
 use super::response::{McpResult, invalid_params, to_raw};
-use super::upstream_lists::{ListKind, set_text_field, text_field};
+use super::upstream_lists::{ListKind, UpstreamLists, set_text_field, text_field};
 
 /// Resources are identified by their URI.
 pub(super) const RESOURCE_LIST: ListKind =
@@ -35,13 +34,13 @@ const URI_SCHEME: &str = "toolcrib://";
 /// Error code for unknown resources in protocol versions before 2026-07-28.
 const RESOURCE_NOT_FOUND: i64 = -32002;
 
-impl McpService {
+impl UpstreamLists {
     /// Handles `resources/list` and `resources/templates/list`. Replaces the URIs and names of listed items by the public
     /// ones.
     pub(super) async fn resources_list(&self, list: &ListKind, request: &McpRequest) -> McpResult {
         let mut items = self.collect_items(list, request).await;
         for item in &mut items {
-            set_text_field(&mut item.fields, list.key, &public_uri(self, &item.source, &item.upstream_key));
+            set_text_field(&mut item.fields, list.key, &self.public_uri(&item.source, &item.upstream_key));
             if let Some(name) = text_field(&item.fields, "name").filter(|_| self.has_prefixes()) {
                 set_text_field(&mut item.fields, "name", &format!("{}__{name}", item.source));
             }
@@ -62,7 +61,7 @@ impl McpService {
     /// Handles `resources/subscribe`.
     pub(super) async fn subscribe(&self, request: McpRequest) -> McpResult {
         let (source, uri, params) = self.route_resource(&request).await?;
-        let uri = public_uri(self, &source, &uri);
+        let uri = self.public_uri(&source, &uri);
         // Recorded before the source subscribes, because it may send an update before its response. A subscription that
         // existed before stays if this request fails.
         let is_new = self.clients.subscribe(&request.peer, &uri);
@@ -77,7 +76,7 @@ impl McpService {
     pub(super) async fn unsubscribe(&self, request: McpRequest) -> McpResult {
         let (source, uri, params) = self.route_resource(&request).await?;
         // Whatever the source answers, the client does not want updates any more.
-        self.clients.unsubscribe(&request.peer, &public_uri(self, &source, &uri));
+        self.clients.unsubscribe(&request.peer, &self.public_uri(&source, &uri));
         self.forward(&source, params, &request).await
     }
 
@@ -107,6 +106,11 @@ impl McpService {
         Ok(owner.map(|source| (source, uri.to_owned())))
     }
 
+    /// Returns the URI under which clients see a resource of a source.
+    pub(super) fn public_uri(&self, source: &SourceId, upstream_uri: &str) -> String {
+        if self.has_prefixes() { format!("{URI_SCHEME}{source}/{upstream_uri}") } else { upstream_uri.to_owned() }
+    }
+
     /// Replaces the URIs in the contents of a result by the public ones; `None` if there is nothing to replace.
     fn rewrite_content_uris(&self, source: &SourceId, result: &RawValue) -> Option<Box<RawValue>> {
         if !self.has_prefixes() {
@@ -117,7 +121,7 @@ impl McpService {
         let contents = contents.iter().map(|content| {
             let mut content = RawFields::parse(content)?;
             let uri = text_field(&content, "uri")?;
-            set_text_field(&mut content, "uri", &public_uri(self, source, &uri));
+            set_text_field(&mut content, "uri", &self.public_uri(source, &uri));
             Some(content)
         });
         // One content that is not an object, or has no URI, leaves the whole result as it is.
@@ -125,11 +129,6 @@ impl McpService {
         result.insert("contents", to_raw(&contents?));
         Some(to_raw(&result))
     }
-}
-
-/// Returns the URI under which clients see a resource of a source.
-pub(super) fn public_uri(service: &McpService, source: &SourceId, upstream_uri: &str) -> String {
-    if service.has_prefixes() { format!("{URI_SCHEME}{source}/{upstream_uri}") } else { upstream_uri.to_owned() }
 }
 
 /// Adds the cache hints that protocol 2026-07-28 requires, when a source of an older version sent none: not cacheable.

@@ -7,9 +7,9 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use serde::Deserialize;
-use toolcrib::RequiredFreshness;
 use toolcrib::config::ExposeMode;
 use toolcrib::core::freshness::Freshness;
+use toolcrib::{Registry, RequiredFreshness};
 use toolcrib_mcp::Era;
 use toolcrib_mcp::server::McpRequest;
 
@@ -59,7 +59,7 @@ impl McpService {
             list.tools.get(first + TOOLS_PER_PAGE - 1).filter(|_| first + TOOLS_PER_PAGE < list.tools.len());
         // The cursor needs no escaping.
         let cursor = last_of_page.map(|last| format!(",\"nextCursor\":\"{}\"", encode_cursor(last)));
-        let others = cursor.unwrap_or_default() + &self.cache_hints(request);
+        let others = cursor.unwrap_or_default() + &cache_hints(&self.registry, request);
         list_result("tools", page.map(|tool| &*tool.json), &others)
     }
 
@@ -78,17 +78,17 @@ impl McpService {
         let mut connected = sources.iter().filter(|source| source.enabled && source.transport.is_some()).peekable();
         connected.peek().is_some() && connected.all(|source| source.freshness == Freshness::Missing)
     }
+}
 
-    /// Returns the cache hints of a list for protocol 2026-07-28, as JSON members: the strictest of all sources.
-    pub(super) fn cache_hints(&self, request: &McpRequest) -> String {
-        match request.peer.era {
-            // Earlier versions do not know these members.
-            Era::Legacy(_) => String::new(),
-            Era::Modern => {
-                let hints = self.registry.sources().list_hints();
-                let scope = if hints.private { "private" } else { "public" };
-                format!(",\"ttlMs\":{},\"cacheScope\":\"{scope}\"", hints.ttl_ms.unwrap_or_default())
-            }
+/// Returns the cache hints of a list for protocol 2026-07-28, as JSON members: the strictest of all sources.
+pub(super) fn cache_hints(registry: &Registry, request: &McpRequest) -> String {
+    match request.peer.era {
+        // Earlier versions do not know these members.
+        Era::Legacy(_) => String::new(),
+        Era::Modern => {
+            let hints = registry.sources().list_hints();
+            let scope = if hints.private { "private" } else { "public" };
+            format!(",\"ttlMs\":{},\"cacheScope\":\"{scope}\"", hints.ttl_ms.unwrap_or_default())
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Lists of prompts, resources and resource templates, merged from all sources. Unlike tools they are not stored: each
-//! list request is sent to the sources.
+//! [`UpstreamLists`]: lists of prompts, resources and resource templates, merged from all sources. Unlike tools they are
+//! not stored: each list request is sent to the sources.
 //!
 //! An item keeps every field that its source sent. Names and URIs get the prefix, titles and descriptions are cleaned:
 //! ```text
@@ -7,20 +7,36 @@
 //! { "name": "git__review", "description": "Review a change" }     as listed, with `expose.prefix`
 //! ```
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
 use serde_json::json;
 use serde_json::value::RawValue;
+use tokio::sync::watch;
 use toolcrib::call::{CallDeadline, ClientId, McpCapability};
+use toolcrib::config::Expose;
 use toolcrib::core::json::{RawFields, raw_string};
 use toolcrib::core::text::{is_sanitized, sanitize, sanitize_truncated};
-use toolcrib::{CallContext, Error, Result, SourceId};
+use toolcrib::{CallContext, Error, Registry, Result, SourceId};
 use toolcrib_mcp::RpcError;
 use toolcrib_mcp::server::McpRequest;
 
+use super::client_state::ClientStates;
+use super::request_caller;
 use super::response::{McpResult, invalid_params, list_result, to_raw};
-use super::{McpService, request_caller};
+use super::tools_list::cache_hints;
+
+/// Prompts, resources, completions and subscriptions: the requests that are answered by one source, and the lists of all
+/// of them. Cheap to clone. The requests are in `prompts` and `resources`.
+#[derive(Debug, Clone)]
+pub(super) struct UpstreamLists {
+    pub(super) registry: Registry,
+    /// The `expose` section of the configuration.
+    pub(super) expose: watch::Receiver<Arc<Expose>>,
+    /// Has the subscriptions of each client.
+    pub(super) clients: Arc<ClientStates>,
+}
 
 /// One kind of list.
 pub(super) struct ListKind {
@@ -52,7 +68,7 @@ const MAX_LIST_PAGES: usize = 50;
 /// out of the list.
 const MAX_LIST_ITEMS: usize = 10_000;
 
-impl McpService {
+impl UpstreamLists {
     /// Collects the items of all sources. Sources that fail are logged and skipped.
     pub(super) async fn collect_items(&self, list: &ListKind, request: &McpRequest) -> Vec<ListItem> {
         let mut requests = Vec::new();
@@ -141,7 +157,7 @@ impl McpService {
             (a.fields.get(list.key).map(RawValue::get)).cmp(&b.fields.get(list.key).map(RawValue::get))
         });
         let items = items.iter().map(|item| Box::<str>::from(to_raw(&item.fields)));
-        list_result(list.items, items, &self.cache_hints(request))
+        list_result(list.items, items, &cache_hints(&self.registry, request))
     }
 
     /// Returns the source with this id, if it has the capability.
