@@ -1,4 +1,4 @@
-//! Counters of HTTP requests, by class of route, and of open connections. Rendered by [`crate::operations`].
+//! Counters of HTTP requests, by class of route, and of open connections. Rendered by [`crate::metrics`].
 //!
 //! They count what happens in this process and start at zero with it. Calls and discoveries are counted by the
 //! registry, because they also happen without HTTP.

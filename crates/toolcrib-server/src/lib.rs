@@ -26,7 +26,7 @@ mod view_cache;
 
 mod activity;
 mod http_metrics;
-mod operations;
+mod metrics;
 
 pub use bridge::Bridge;
 pub use mcp::McpService;

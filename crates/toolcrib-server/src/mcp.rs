@@ -17,8 +17,8 @@ mod prompts;
 mod resources;
 mod upstream_lists;
 
-mod changes;
 mod client_state;
+mod list_changed;
 mod listing_cache;
 mod response;
 mod warmup;
@@ -201,7 +201,7 @@ impl Service for McpService {
     }
 
     fn changes(&self, peer: &Arc<McpPeer>) -> BoxStream<'static, ChangeNotification> {
-        changes::change_stream(self.clone(), peer.clone())
+        list_changed::change_stream(self.clone(), peer.clone())
     }
 
     /// The endpoint compares `Mcp-Param-…` headers of HTTP requests with the arguments, for which it needs the schema.

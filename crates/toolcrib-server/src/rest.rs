@@ -49,7 +49,6 @@ pub(crate) use declare::{declare_source, remove_source};
 pub(crate) use error::{ApiError, ConsoleMessage, RETRY_AFTER, error_response, stopping_error};
 pub(crate) use events::EventFeed;
 pub(crate) use query::{find_source, find_source_id};
-pub(crate) use response::json_response;
 pub(crate) use sources::SourceListCache;
 
 use crate::state::AppState;

@@ -1,13 +1,19 @@
-//! Routes for operators: health checks and metrics. Declared here so that the OpenAPI document has them; their handlers
-//! are in [`crate::operations`].
+//! Routes for operators: liveness, readiness, and the metrics of [`crate::metrics`]. All answer from memory, so that a
+//! probe works while the store or a source hangs.
 
+use axum::extract::State;
+use axum::http::StatusCode;
 use axum::routing::get;
 use serde_json::{Value, json};
+use toolcrib::store::StoreState;
 
+use super::error::ApiResult;
 use super::openapi_schema::{object_schema, string_enum, timestamp, with_optional};
+use super::response::json_response;
 use super::route::ApiRoute;
 use crate::auth::Permission;
-use crate::operations::{get_metrics, get_readiness};
+use crate::metrics::get_metrics;
+use crate::state::AppState;
 
 /// `since` is present only while the store is not `ok`, so it is not required.
 pub(super) fn schemas() -> Vec<(&'static str, Value)> {
@@ -34,4 +40,19 @@ pub(super) fn routes() -> Vec<ApiRoute> {
             .summary("Metrics for Prometheus")
             .response(200, text("Prometheus text format, version 0.0.4")),
     ]
+}
+
+/// `GET /readyz`. Does not access the store; reports the state that the registry's maintenance task last observed. With
+/// the store down, reads and calls still work, so the status stays 200 and an orchestrator keeps the process in service.
+async fn get_readiness(State(app): State<AppState>) -> ApiResult {
+    let store = app.registry.store().health();
+    if let Err(error) = app.registry.store().check_ready() {
+        // A store that is damaged, missing or too new for this process refuses calls: a load balancer must take it out.
+        let mut body = error.envelope();
+        body["status"] = json!("unavailable");
+        body["store"] = json!(store);
+        return Ok(json_response(StatusCode::SERVICE_UNAVAILABLE, &body)?);
+    }
+    let status = if store.state == StoreState::Ok { "ready" } else { "degraded" };
+    Ok(json_response(StatusCode::OK, &json!({ "status": status, "store": store }))?)
 }

@@ -1,22 +1,32 @@
-//! Renders `/metrics` from in-memory counters. Label values are fixed words, error codes and source ids; tool names and
+//! `/metrics`, rendered from counters in memory, so that it works while the store or a source hangs. Label values are fixed words, error codes and source ids; tool names and
 //! texts of sources would make the number of series unbounded.
 //!
 //! Names, labels and label values are read by dashboards and alerts. They are never renamed, even where the rest of the
 //! program uses another word (`state="resting"` is an open circuit breaker).
 
+mod prometheus;
+
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
+use axum::extract::State;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
 use toolcrib::Code;
 use toolcrib::core::Timestamp;
 use toolcrib::registry::{ConnectionState, DiscoveryStatus, SourceView};
 use toolcrib::store::StoreState;
 
-use super::prometheus::PrometheusText;
 use crate::state::AppState;
+use prometheus::PrometheusText;
+
+/// `GET /metrics`.
+pub(crate) async fn get_metrics(State(app): State<AppState>) -> Response {
+    ([(header::CONTENT_TYPE, prometheus::CONTENT_TYPE)], render_metrics(&app)).into_response()
+}
 
 /// Renders all metrics as Prometheus text.
-pub(super) fn render_metrics(app: &AppState) -> String {
+fn render_metrics(app: &AppState) -> String {
     let mut text = PrometheusText::default();
     write_work_metrics(&mut text, app);
     write_catalog_metrics(&mut text, app);
