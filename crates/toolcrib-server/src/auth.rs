@@ -13,6 +13,7 @@
 mod authorize;
 mod locality;
 mod origin;
+mod peer;
 mod security_headers;
 
 mod admin_token;

@@ -24,7 +24,6 @@ pub mod store;
 // Sources: the table of connectors with circuit breakers, and the MCP connector. Other connectors are crates.
 mod breaker;
 mod connectors;
-pub mod peer;
 
 // Monitoring and files.
 pub mod metrics;

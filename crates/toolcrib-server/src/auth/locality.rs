@@ -17,9 +17,9 @@ use axum::http::{HeaderMap, HeaderName};
 use tokio::sync::{OnceCell, Semaphore};
 use tokio::time::timeout;
 use toolcrib::config::LoopbackAccess;
-use toolcrib::peer::{PeerSearch, PeerSocket, SocketOwner};
 
 use super::Authenticator;
+use super::peer::{PeerSearch, PeerSocket, SocketOwner};
 
 /// Maximum number of concurrent searches through the processes of this machine. A search reads the descriptors of many
 /// processes, so a burst of connections must not occupy all blocking threads.

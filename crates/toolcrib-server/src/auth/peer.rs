@@ -1,5 +1,5 @@
 //! Identifies the process at the other end of a local TCP connection: its user, and whether it was started by a
-//! Toolcrib. The server uses it to recognise local clients. Linux only; elsewhere a peer is never identified.
+//! Toolcrib. Linux only; elsewhere a peer is never identified.
 //!
 //! ```text
 //! accepted connection ▶ query the kernel for the client's socket ▶ user id, inode ▶ search /proc/PID/fd for the inode
@@ -19,7 +19,7 @@ use std::net::SocketAddr;
 
 /// Client socket of a connection, as the kernel describes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PeerSocket {
+pub(super) struct PeerSocket {
     /// User that the kernel records for the socket.
     uid: u32,
     /// Inode of the socket in `/proc/PID/fd`, by which the owning process is found.
@@ -28,7 +28,7 @@ pub struct PeerSocket {
 
 /// Process that owns a client socket, classified by the trust it gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SocketOwner {
+pub(super) enum SocketOwner {
     /// This process itself: a request by one of its own tools.
     ThisProcess,
     /// A process below the guard of any Toolcrib on this machine, unless this process is below the same guard.
@@ -39,7 +39,7 @@ pub enum SocketOwner {
 
 /// Finds the processes that own sockets. Remembers the last ones, because a client usually connects more than once.
 #[derive(Debug, Default)]
-pub struct PeerSearch {
+pub(super) struct PeerSearch {
     #[cfg(target_os = "linux")]
     /// Process ids, most recent first.
     recent: parking_lot::Mutex<Vec<i32>>,
@@ -49,7 +49,7 @@ pub struct PeerSearch {
 impl PeerSocket {
     /// Queries the kernel for the socket of `client`, which is connected to `server` on this machine. Does not block.
     /// An error means that the peer cannot be identified: its socket must be established and open.
-    pub fn from_connection(client: SocketAddr, server: SocketAddr) -> io::Result<PeerSocket> {
+    pub(super) fn from_connection(client: SocketAddr, server: SocketAddr) -> io::Result<PeerSocket> {
         let peer = socket::query_socket(client, server)?;
         if is_overflow_uid(peer.uid) {
             return Err(io::Error::other("the user of this connection has no number in this user namespace"));
@@ -58,7 +58,7 @@ impl PeerSocket {
     }
 
     /// Whether the socket belongs to the user that this process runs as, or to root.
-    pub fn is_same_user_or_root(self) -> bool {
+    pub(super) fn is_same_user_or_root(self) -> bool {
         self.uid == 0 || self.uid == rustix::process::geteuid().as_raw()
     }
 }
@@ -67,7 +67,7 @@ impl PeerSocket {
 impl PeerSearch {
     /// Finds the process that owns the socket. Blocks while it searches `/proc`, at most a second. An error means that
     /// no visible process owns the socket.
-    pub fn find_owner(&self, peer: PeerSocket) -> io::Result<SocketOwner> {
+    pub(super) fn find_owner(&self, peer: PeerSocket) -> io::Result<SocketOwner> {
         // File descriptors of root's processes are not readable, and a guard's children run as the guard's own user.
         if peer.uid == 0 && !rustix::process::geteuid().is_root() {
             return Ok(SocketOwner::Other);
@@ -101,11 +101,11 @@ fn classify_owner(search: &socket_owner::SocketOwnerSearch, pid: i32) -> io::Res
     if pid == own_pid {
         return Ok(Some(SocketOwner::ThisProcess));
     }
-    if crate::guard::is_below_guard(pid) {
+    if toolcrib::guard::is_below_guard(pid) {
         return Ok(Some(SocketOwner::StartedByToolcrib));
     }
     // A child that this process is about to start shares its descriptors until `exec`.
-    if crate::guard::parent_pid(pid) == Some(own_pid) && search.holds_socket(own_pid)? {
+    if toolcrib::guard::parent_pid(pid) == Some(own_pid) && search.holds_socket(own_pid)? {
         return Ok(Some(SocketOwner::ThisProcess));
     }
     // The pid may have been reused meanwhile, so check again.
@@ -140,12 +140,12 @@ fn is_overflow_uid(uid: u32) -> bool {
 #[cfg(not(target_os = "linux"))]
 impl PeerSocket {
     /// Not available on this system.
-    pub fn from_connection(_client: SocketAddr, _server: SocketAddr) -> io::Result<PeerSocket> {
+    pub(super) fn from_connection(_client: SocketAddr, _server: SocketAddr) -> io::Result<PeerSocket> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
     /// Always false: the owner of a connection is unknown on this system.
-    pub fn is_same_user_or_root(self) -> bool {
+    pub(super) fn is_same_user_or_root(self) -> bool {
         false
     }
 }
@@ -153,7 +153,7 @@ impl PeerSocket {
 #[cfg(not(target_os = "linux"))]
 impl PeerSearch {
     /// Not available on this system.
-    pub fn find_owner(&self, _peer: PeerSocket) -> io::Result<SocketOwner> {
+    pub(super) fn find_owner(&self, _peer: PeerSocket) -> io::Result<SocketOwner> {
         Err(io::ErrorKind::Unsupported.into())
     }
 }

@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::guard::process_ids;
+use toolcrib::guard::process_ids;
 
 /// Limit of a search, for machines with very many processes and open files.
 const SEARCH_TIMEOUT: Duration = Duration::from_secs(1);
