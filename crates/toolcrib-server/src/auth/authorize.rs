@@ -2,7 +2,8 @@
 //! route requires, checks CSRF tokens, and ends streams whose credentials become invalid.
 //!
 //! A request without sufficient rights gets 401 if it sent no credentials or invalid ones, and 403 if the role that it
-//! proved is too low. A browser that asks for a page is redirected to the login instead of 401.
+//! proved is too low. A browser that asks for a page is redirected to the login instead of 401. A local client that was not
+//! identified in time gets 503: it lacks nothing, and a retry may succeed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,16 +17,19 @@ use axum::http::{HeaderMap, HeaderValue, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Redirect, Response};
 use futures_util::StreamExt;
+use serde_json::json;
 use toolcrib::core::fingerprint::Fingerprint;
 use toolcrib::{Code, Error, Result, Trace};
 
-use super::{AuthenticatedClient, ConnectionPeer, Locality, Permission, login};
+use super::{AuthenticatedClient, ConnectionPeer, Locality, Permission, Role, login};
 use crate::rest::{ApiError, read_body};
 use crate::state::AppState;
 
 /// How often an open stream is authorized again, for tokens and sessions that expire. Changed tokens and a reloaded
 /// configuration trigger the check at once. An expired token can therefore read events for this long at most.
 const RECHECK_INTERVAL: Duration = Duration::from_secs(2);
+/// Delay after which a client that was not identified in time may try again.
+const SEARCH_RETRY_DELAY_MS: u64 = 1000;
 
 /// Middleware that runs the handler only for clients with the required permission. Inserts the [`AuthenticatedClient`] into the
 /// request's extensions; on public routes it may be missing.
@@ -184,14 +188,21 @@ fn check_access(
             "this needs `Authorization: Bearer` with the token in the file `admin.token` of the data directory, or with \
              one that `toolcrib token create NAME --role admin` creates",
         )),
-        None => {
-            let message = format!(
-                "{} `Authorization: Bearer` with a token; `toolcrib token create NAME --role {min_role}` creates one",
-                locality.token_reason()
-            );
-            Err(Error::new(Code::Unauthorized, message))
-        }
+        None => Err(missing_credentials(min_role, locality)),
     }
+}
+
+/// Error for a request without credentials that is not local either.
+fn missing_credentials(min_role: Role, locality: Locality) -> Error {
+    let message = format!(
+        "{} `Authorization: Bearer` with a token; `toolcrib token create NAME --role {min_role}` creates one",
+        locality.token_reason()
+    );
+    let error = Error::new(Code::Unauthorized, message);
+    if locality == Locality::SearchTimedOut {
+        return error.with_retryable(true).with_details(json!({ "retry_after_ms": SEARCH_RETRY_DELAY_MS }));
+    }
+    error
 }
 
 impl AuthenticatedClient {
@@ -209,17 +220,18 @@ pub(crate) struct InsufficientRole;
 /// Builds the response for a rejected request: a redirect to the login page for a browser without credentials, the error
 /// envelope for all others.
 fn rejection(request: &Request, error: Error) -> Response {
-    if error.code == Code::Unauthorized && is_browser_request(request) {
+    let is_unauthorized = error.code == Code::Unauthorized;
+    let needs_credentials = is_unauthorized && !error.is_retryable();
+    if needs_credentials && is_browser_request(request) {
         // A form that was sent is not sent again after the login.
         let next = request.method().is_safe().then(|| request.uri().path_and_query()).flatten();
         return Redirect::to(&login::login_path(next.map(|next| next.as_str()))).into_response();
     }
-    let is_unauthorized = error.code == Code::Unauthorized;
     let mut response = ApiError(error).into_response();
-    if is_unauthorized {
+    if needs_credentials {
         let challenge = HeaderValue::from_static("Bearer realm=\"toolcrib\"");
         response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
-    } else {
+    } else if !is_unauthorized {
         response.extensions_mut().insert(InsufficientRole);
     }
     response
@@ -275,4 +287,23 @@ fn csrf_error() -> Response {
     let message = "missing or wrong CSRF token: a request with a session cookie carries it in the header \
                    `X-CSRF-Token` or in the form field `csrf`; reload the page";
     ApiError(Error::new(Code::Forbidden, message)).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Regression: under load, agents without a token were asked for one.
+    #[test]
+    fn a_client_that_was_not_identified_in_time_is_asked_to_try_again() {
+        for (locality, status, retry_after, has_challenge) in
+            [(Locality::SearchTimedOut, 503, Some("1"), false), (Locality::Unidentified, 401, None, true)]
+        {
+            let response = rejection(&Request::default(), missing_credentials(Role::Agent, locality));
+            let header = |name| response.headers().get(name).map(|value| value.to_str().unwrap());
+            assert_eq!((response.status().as_u16(), header(header::RETRY_AFTER)), (status, retry_after));
+            assert_eq!(header(header::WWW_AUTHENTICATE).is_some(), has_challenge);
+            assert!(response.extensions().get::<InsufficientRole>().is_none());
+        }
+    }
 }

@@ -6,26 +6,26 @@
 //! found and is not below a guard; everything uncertain needs a token.
 //!
 //! The kernel is asked for the socket when the connection is accepted, which is cheap. The search for the process in
-//! `/proc` runs on a blocking thread, once per connection, and only when a request arrives.
+//! `/proc` runs on a blocking thread, once per connection, and only when a request arrives. Connections that arrive
+//! together share a search.
 
+use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderName};
-use tokio::sync::{OnceCell, Semaphore};
+use parking_lot::Mutex;
+use tokio::sync::{OnceCell, oneshot};
 use tokio::time::timeout;
 use toolcrib::config::LoopbackAccess;
 
 use super::Authenticator;
 use super::peer::{PeerSearch, PeerSocket, SocketOwner};
 
-/// Maximum number of concurrent searches through the processes of this machine. A search reads the descriptors of many
-/// processes, so a burst of connections must not occupy all blocking threads.
-const MAX_CONCURRENT_SEARCHES: usize = 4;
-/// How long a request waits for the search, including the wait for a permit. One search takes a second at most; the
-/// rest is for those before it in the queue.
+/// How long a request waits for the search: the rest of the search that runs when it arrives, then its own. Each takes two
+/// seconds at most.
 const SEARCH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Origin of a request, as far as it decides whether the request needs a token.
@@ -48,6 +48,8 @@ pub(crate) enum Locality {
     OwnProcess,
     /// The process was not found.
     Unidentified,
+    /// The search for the process took too long. A later request may find it.
+    SearchTimedOut,
 }
 
 /// The client's end of one connection.
@@ -60,24 +62,22 @@ pub(crate) struct ConnectionPeer {
 }
 
 /// Searches for the owners of client sockets; shared by all connections.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct PeerIdentifier {
-    /// Remembers the last processes, which usually connect again.
-    search: Arc<PeerSearch>,
-    /// [`MAX_CONCURRENT_SEARCHES`] permits.
-    search_permits: Arc<Semaphore>,
+    /// Sockets for the next search.
+    waiting: Mutex<Vec<WaitingPeer>>,
+    /// Remembers the last processes, which usually connect again. Locked while a search runs: it reads the descriptors of
+    /// many processes, so a burst of connections must not occupy all blocking threads.
+    search: Arc<tokio::sync::Mutex<PeerSearch>>,
     /// Set after the first warning in the log; later failures are logged at debug level.
     has_warned: AtomicBool,
 }
 
-impl Default for PeerIdentifier {
-    fn default() -> PeerIdentifier {
-        PeerIdentifier {
-            search: Arc::default(),
-            search_permits: Arc::new(Semaphore::new(MAX_CONCURRENT_SEARCHES)),
-            has_warned: AtomicBool::new(false),
-        }
-    }
+/// A socket whose owner is wanted, and the request that waits for it.
+#[derive(Debug)]
+struct WaitingPeer {
+    peer: PeerSocket,
+    owner: oneshot::Sender<io::Result<SocketOwner>>,
 }
 
 impl Authenticator {
@@ -119,7 +119,8 @@ impl Authenticator {
             Ok(SocketOwner::ThisProcess) if self.refuse_own_process => Locality::OwnProcess,
             Ok(SocketOwner::ThisProcess | SocketOwner::Other) => Locality::Local,
             Ok(SocketOwner::StartedByToolcrib) => Locality::StartedByToolcrib,
-            Err(PeerSearchFailed) => Locality::Unidentified,
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => Locality::SearchTimedOut,
+            Err(_) => Locality::Unidentified,
         }
     }
 
@@ -139,32 +140,37 @@ impl Authenticator {
     }
 }
 
-/// The search failed or timed out. Not cached: the next request tries again.
-struct PeerSearchFailed;
-
 impl PeerIdentifier {
-    /// Searches for the process that owns `peer`, on a blocking thread.
-    async fn find_owner(&self, peer: PeerSocket) -> Result<SocketOwner, PeerSearchFailed> {
-        let search = Arc::clone(&self.search);
-        let permits = Arc::clone(&self.search_permits);
+    /// Searches for the process that owns `peer`, on a blocking thread. One search runs at a time and finds the owners of all
+    /// sockets that wait when it begins.
+    async fn find_owner(&self, peer: PeerSocket) -> io::Result<SocketOwner> {
+        let (sender, mut receiver) = oneshot::channel();
+        self.waiting.lock().push(WaitingPeer { peer, owner: sender });
         let searching = async {
-            let permit = permits.acquire_owned().await.map_err(std::io::Error::other)?;
-            let search_task = tokio::task::spawn_blocking(move || {
-                // Released when the search ends, even if the request has given up on it.
-                let _permit = permit;
-                search.find_owner(peer)
+            let mut search = tokio::select! {
+                biased;
+                owner = &mut receiver => return owner.map_err(io::Error::other)?,
+                search = self.search.clone().lock_owned() => search,
+            };
+            let mut waiting = std::mem::take(&mut *self.waiting.lock());
+            // The search stays locked until it ends, even if this request gives up on it.
+            tokio::task::spawn_blocking(move || {
+                // Those of requests that have given up.
+                waiting.retain(|waiting| !waiting.owner.is_closed());
+                let peers: Vec<PeerSocket> = waiting.iter().map(|waiting| waiting.peer).collect();
+                for (waiting, owner) in waiting.into_iter().zip(search.find_owners(&peers)) {
+                    // Fails if the request has given up meanwhile.
+                    let _ = waiting.owner.send(owner);
+                }
             });
-            search_task.await.map_err(std::io::Error::other)?
+            receiver.await.map_err(io::Error::other)?
         };
-        let peer = timeout(SEARCH_TIMEOUT, searching).await.unwrap_or_else(|elapsed| Err(elapsed.into()));
-        peer.map_err(|error| {
-            self.warn_once(&error);
-            PeerSearchFailed
-        })
+        let owner = timeout(SEARCH_TIMEOUT, searching).await.unwrap_or_else(|elapsed| Err(elapsed.into()));
+        owner.inspect_err(|error| self.warn_once(error))
     }
 
     /// Logs the first failure as a warning and all others at debug level.
-    fn warn_once(&self, error: &std::io::Error) {
+    fn warn_once(&self, error: &io::Error) {
         let message = "a local client could not be identified, so it needs a token (`identity.loopback: owner`)";
         if self.has_warned.swap(true, Ordering::Relaxed) {
             tracing::debug!(%error, "{message}");
@@ -194,6 +200,9 @@ impl Locality {
             }
             Locality::Unidentified => {
                 "`identity.loopback` is `owner`, and this process could not be identified, so this needs"
+            }
+            Locality::SearchTimedOut => {
+                "`identity.loopback` is `owner`, and this process was not identified in time; try again, or send"
             }
         }
     }
@@ -236,4 +245,30 @@ fn is_proxy_header(name: &HeaderName) -> bool {
 /// True when only this machine can reach `address`. An IPv4-mapped IPv6 address counts as its IPv4 address.
 pub(super) fn is_loopback(address: SocketAddr) -> bool {
     address.ip().to_canonical().is_loopback()
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use futures_util::future::join_all;
+    use futures_util::poll;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn connections_that_arrive_together_share_the_next_search() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let connect = |_| (TcpStream::connect(listener.local_addr().unwrap()).unwrap(), listener.accept().unwrap());
+        let connections: Vec<_> = (0..64).map(connect).collect();
+        let peers = connections.iter().map(|(client, _)| {
+            PeerSocket::from_connection(client.local_addr().unwrap(), client.peer_addr().unwrap()).unwrap()
+        });
+        let identifier = PeerIdentifier::default();
+        let running_search = identifier.search.clone().lock_owned().await;
+        let mut owners = join_all(peers.map(|peer| identifier.find_owner(peer)));
+        assert!(poll!(&mut owners).is_pending());
+        assert_eq!(identifier.waiting.lock().len(), connections.len());
+        drop(running_search);
+        assert!(owners.await.into_iter().all(|owner| matches!(owner, Ok(SocketOwner::ThisProcess))));
+        assert!(identifier.waiting.lock().is_empty());
+    }
 }

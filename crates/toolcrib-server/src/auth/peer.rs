@@ -6,6 +6,8 @@
 //!                     ▶ process ▶ below a guard? ▶ SocketOwner
 //! ```
 //!
+//! One search finds the owners of any number of sockets.
+//!
 //! A process that runs below a guard is a server that Toolcrib started, with whatever an agent makes it do; it must not
 //! get the rights of the local user. Every doubt is an error, and the caller then asks for a token.
 
@@ -14,8 +16,13 @@ mod socket;
 #[cfg(target_os = "linux")]
 mod socket_owner;
 
+#[cfg(target_os = "linux")]
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::SocketAddr;
+
+#[cfg(target_os = "linux")]
+use socket_owner::SocketOwnerSearch;
 
 /// Client socket of a connection, as the kernel describes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +49,7 @@ pub(super) enum SocketOwner {
 pub(super) struct PeerSearch {
     #[cfg(target_os = "linux")]
     /// Process ids, most recent first.
-    recent: parking_lot::Mutex<Vec<i32>>,
+    recent: Vec<i32>,
 }
 
 #[cfg(target_os = "linux")]
@@ -65,51 +72,68 @@ impl PeerSocket {
 
 #[cfg(target_os = "linux")]
 impl PeerSearch {
-    /// Finds the process that owns the socket. Blocks while it searches `/proc`, at most a second. An error means that
-    /// no visible process owns the socket.
-    pub(super) fn find_owner(&self, peer: PeerSocket) -> io::Result<SocketOwner> {
+    /// Finds the processes that own these sockets, in their order. Blocks while it searches `/proc`, at most two seconds;
+    /// the error of a socket that was not found until then is `TimedOut`. Any other error means that no visible process
+    /// owns the socket.
+    pub(super) fn find_owners(&mut self, peers: &[PeerSocket]) -> Vec<io::Result<SocketOwner>> {
         // File descriptors of root's processes are not readable, and a guard's children run as the guard's own user.
-        if peer.uid == 0 && !rustix::process::geteuid().is_root() {
-            return Ok(SocketOwner::Other);
-        }
-        // The socket may move to another process between finding and classifying, so try again.
-        let search = socket_owner::SocketOwnerSearch::new(peer.inode);
+        let is_root = rustix::process::geteuid().is_root();
+        let (unreadable, readable): (Vec<&PeerSocket>, Vec<&PeerSocket>) =
+            peers.iter().partition(|peer| peer.uid == 0 && !is_root);
+        let mut owners: HashMap<u32, SocketOwner> =
+            unreadable.into_iter().map(|peer| (peer.inode, SocketOwner::Other)).collect();
+        let mut unknown: HashSet<u32> = readable.into_iter().map(|peer| peer.inode).collect();
+        let search = SocketOwnerSearch::start();
         for _ in 0..MAX_SEARCH_ATTEMPTS {
-            let recent = self.recent.lock().clone();
-            let pid = search.find_process(&recent)?;
-            if let Some(owner) = classify_owner(&search, pid)? {
-                self.remember(pid);
-                return Ok(owner);
+            let found = search.find_processes(unknown, &self.recent);
+            for (pid, sockets) in &found {
+                // Fails at the deadline only.
+                let classified = classify_owners(&search, *pid, sockets).unwrap_or_default();
+                if !classified.is_empty() {
+                    self.remember(*pid);
+                }
+                owners.extend(classified);
+            }
+            // A socket may have moved to another process between finding and classifying, so try again.
+            unknown = found.into_values().flatten().filter(|inode| !owners.contains_key(inode)).collect();
+            if unknown.is_empty() {
+                break;
             }
         }
-        Err(io::Error::other("the client's socket moves from one process to another"))
+        peers.iter().map(|peer| owners.get(&peer.inode).copied().ok_or_else(|| search.not_found_error())).collect()
     }
 
     /// Moves a process to the front of the recent ones.
-    fn remember(&self, pid: i32) {
-        let mut recent = self.recent.lock();
-        recent.retain(|recent_pid| *recent_pid != pid);
-        recent.insert(0, pid);
-        recent.truncate(MAX_RECENT_PROCESSES);
+    fn remember(&mut self, pid: i32) {
+        self.recent.retain(|recent| *recent != pid);
+        self.recent.insert(0, pid);
+        self.recent.truncate(MAX_RECENT_PROCESSES);
     }
 }
 
-/// Classifies the process `pid`, which owned the socket a moment ago. `None` if it does not own it any more.
+/// Classifies the process `pid`, which owned these sockets a moment ago. Leaves out those that it does not own any more.
 #[cfg(target_os = "linux")]
-fn classify_owner(search: &socket_owner::SocketOwnerSearch, pid: i32) -> io::Result<Option<SocketOwner>> {
+fn classify_owners(
+    search: &SocketOwnerSearch,
+    pid: i32,
+    sockets: &HashSet<u32>,
+) -> io::Result<HashMap<u32, SocketOwner>> {
     let own_pid = rustix::process::getpid().as_raw_nonzero().get();
     if pid == own_pid {
-        return Ok(Some(SocketOwner::ThisProcess));
+        return Ok(sockets.iter().map(|inode| (*inode, SocketOwner::ThisProcess)).collect());
     }
     if toolcrib::guard::is_below_guard(pid) {
-        return Ok(Some(SocketOwner::StartedByToolcrib));
-    }
-    // A child that this process is about to start shares its descriptors until `exec`.
-    if toolcrib::guard::parent_pid(pid) == Some(own_pid) && search.holds_socket(own_pid)? {
-        return Ok(Some(SocketOwner::ThisProcess));
+        return Ok(sockets.iter().map(|inode| (*inode, SocketOwner::StartedByToolcrib)).collect());
     }
     // The pid may have been reused meanwhile, so check again.
-    Ok(search.holds_socket(pid)?.then_some(SocketOwner::Other))
+    let owned = search.owned_sockets(pid, sockets)?;
+    let mut owners: HashMap<u32, SocketOwner> = owned.into_iter().map(|inode| (inode, SocketOwner::Other)).collect();
+    // A child that this process is about to start shares its descriptors until `exec`.
+    if toolcrib::guard::parent_pid(pid) == Some(own_pid) {
+        let shared = search.owned_sockets(own_pid, sockets)?;
+        owners.extend(shared.into_iter().map(|inode| (inode, SocketOwner::ThisProcess)));
+    }
+    Ok(owners)
 }
 
 /// Maximum number of searches for one socket. A client that starts a program shares its sockets with it for a moment.
@@ -153,8 +177,8 @@ impl PeerSocket {
 #[cfg(not(target_os = "linux"))]
 impl PeerSearch {
     /// Not available on this system.
-    pub(super) fn find_owner(&self, _peer: PeerSocket) -> io::Result<SocketOwner> {
-        Err(io::ErrorKind::Unsupported.into())
+    pub(super) fn find_owners(&mut self, peers: &[PeerSocket]) -> Vec<io::Result<SocketOwner>> {
+        peers.iter().map(|_| Err(io::ErrorKind::Unsupported.into())).collect()
     }
 }
 

@@ -31,7 +31,7 @@ impl IntoResponse for ApiError {
         if let Some(cause) = self.0.cause_chain() {
             tracing::debug!(code = self.0.code.as_str(), %cause, "a request failed");
         }
-        envelope_response(http_status(self.0.code), &self.0)
+        envelope_response(http_status(&self.0), &self.0)
     }
 }
 
@@ -90,14 +90,16 @@ pub(super) fn error_schema() -> Value {
     })
 }
 
-/// Maps an error code to an HTTP status.
-fn http_status(code: Code) -> StatusCode {
-    match code {
+/// Maps an error to an HTTP status, by its code.
+fn http_status(error: &Error) -> StatusCode {
+    match error.code {
         Code::ToolNotImplemented | Code::NotFound => StatusCode::NOT_FOUND,
         Code::ToolInvalidInput | Code::ConfigInvalid | Code::BadRequest => StatusCode::BAD_REQUEST,
         Code::ToolUnavailable | Code::StoreUnavailable => StatusCode::SERVICE_UNAVAILABLE,
         Code::ToolExecutionFailed => StatusCode::BAD_GATEWAY,
         Code::Conflict => StatusCode::CONFLICT,
+        // The client could not be identified at the moment; credentials are not what it lacks.
+        Code::Unauthorized if error.is_retryable() => StatusCode::SERVICE_UNAVAILABLE,
         Code::Unauthorized => StatusCode::UNAUTHORIZED,
         Code::Forbidden => StatusCode::FORBIDDEN,
         Code::RateLimited => StatusCode::TOO_MANY_REQUESTS,

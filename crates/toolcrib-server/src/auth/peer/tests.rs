@@ -61,33 +61,57 @@ fn a_client_that_closed_its_socket_is_not_taken_for_root() {
 fn the_owner_of_a_socket_is_found_and_a_socket_without_owner_is_an_error() {
     let (client, server) = connect_pair((Ipv4Addr::LOCALHOST, 0).into(), |port| (Ipv4Addr::LOCALHOST, port).into());
     let peer = look_up(&server).unwrap();
-    let search = PeerSearch::default();
-    assert_eq!(search.find_owner(peer).unwrap(), SocketOwner::ThisProcess);
-    let own = i32::try_from(std::process::id()).unwrap();
-    assert_eq!(*search.recent.lock(), [own]);
-    assert_eq!(search.find_owner(peer).unwrap(), SocketOwner::ThisProcess);
+    let mut search = PeerSearch::default();
+    let mut find_owner = || search.find_owners(&[peer]).remove(0);
+    assert_eq!(find_owner().unwrap(), SocketOwner::ThisProcess);
+    assert_eq!(find_owner().unwrap(), SocketOwner::ThisProcess, "it is looked at first");
     drop(client);
-    assert!(search.find_owner(peer).is_err());
+    assert_eq!(find_owner().unwrap_err().kind(), io::ErrorKind::NotFound);
+    assert_eq!(search.recent, [i32::try_from(std::process::id()).unwrap()]);
+}
+
+#[test]
+fn one_search_finds_the_owners_of_several_sockets() {
+    let connect = || connect_pair((Ipv4Addr::LOCALHOST, 0).into(), |port| (Ipv4Addr::LOCALHOST, port).into());
+    let (own_client, own_server) = connect();
+    let (closed_client, closed_server) = connect();
+    let (other_client, other_server) = connect();
+    let peers = [&own_server, &closed_server, &other_server].map(|server| look_up(server).unwrap());
+    drop(closed_client);
+    let mut other = Command::new("sleep").arg("600").stdin(std::os::fd::OwnedFd::from(other_client)).spawn().unwrap();
+    let mut search = PeerSearch::default();
+    wait_until_blocking("the socket to be inherited", || {
+        search.find_owners(&peers[2..]).remove(0).is_ok_and(|owner| owner == SocketOwner::Other)
+    });
+    let owners = search.find_owners(&peers).into_iter().map(|owner| owner.map_err(|error| error.kind()));
+    let expected = [Ok(SocketOwner::ThisProcess), Err(io::ErrorKind::NotFound), Ok(SocketOwner::Other)];
+    assert_eq!(owners.collect::<Vec<_>>(), expected);
+    drop(own_client);
+    other.kill().unwrap();
+    other.wait().unwrap();
 }
 
 #[test]
 fn a_process_that_lost_the_socket_is_not_classified() {
     let (client, server) = connect_pair((Ipv4Addr::LOCALHOST, 0).into(), |port| (Ipv4Addr::LOCALHOST, port).into());
-    let search = socket_owner::SocketOwnerSearch::new(look_up(&server).unwrap().inode);
+    let inode = look_up(&server).unwrap().inode;
+    let sockets = HashSet::from([inode]);
+    let classify = |child: &Child| {
+        let owners = classify_owners(&SocketOwnerSearch::start(), child_pid(child), &sockets);
+        owners.unwrap().get(&inode).copied()
+    };
     // Stands for a process that reuses the pid of the one that was found.
     let start = |input: Stdio| Command::new("sleep").arg("600").stdin(input).spawn().unwrap();
     let mut other = start(Stdio::null());
-    assert_eq!(
-        classify_owner(&search, child_pid(&other)).unwrap(),
-        Some(SocketOwner::ThisProcess),
-        "its parent may share the socket"
-    );
+    assert_eq!(classify(&other), Some(SocketOwner::ThisProcess), "its parent may share the socket");
     let mut heir = start(std::os::fd::OwnedFd::from(client).into());
     wait_until_blocking("the sockets to be inherited", || {
-        search.holds_socket(child_pid(&heir)).unwrap() && !search.holds_socket(child_pid(&other)).unwrap()
+        let search = SocketOwnerSearch::start();
+        let holds_socket = |child: &Child| search.owned_sockets(child_pid(child), &sockets).unwrap() == sockets;
+        holds_socket(&heir) && !holds_socket(&other)
     });
-    assert_eq!(classify_owner(&search, child_pid(&other)).unwrap(), None);
-    assert_eq!(classify_owner(&search, child_pid(&heir)).unwrap(), Some(SocketOwner::Other));
+    assert_eq!(classify(&other), None);
+    assert_eq!(classify(&heir), Some(SocketOwner::Other));
     for child in [&mut other, &mut heir] {
         child.kill().unwrap();
         child.wait().unwrap();
