@@ -2,7 +2,6 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -14,12 +13,10 @@ use toolcrib::config_file::LoadedConfig;
 use toolcrib::testkit::{ScriptedSource, open_with_connectors};
 use toolcrib::{Registry, RegistryOptions};
 use toolcrib_server::{AppState, HttpServer, ServerConfig};
+pub(crate) use toolcrib_testkit::observe::TEST_TIMEOUT;
 pub(crate) use toolcrib_testkit::raw_http::RawHttpResponse;
 use toolcrib_testkit::raw_http::encode_request;
 use url::Url;
-
-/// Bounds every wait of a test. Far above what a response takes, because several tests share a busy machine.
-pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Ids of sources with the scripted sources that replace them.
 pub(crate) type SourceScripts<'a> = &'a [(&'a str, &'a Arc<ScriptedSource>)];

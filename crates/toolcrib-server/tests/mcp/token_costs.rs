@@ -23,7 +23,9 @@ async fn start_with_recordings() -> Option<McpFixture> {
     let sources: Vec<(&str, &Arc<ScriptedSource>)> =
         sources.iter().map(|(name, source)| (name.as_str(), source)).collect();
     let fixture = start(ExposeMode::Search, &sources).await;
-    fixture.registry.refresh(Refresh::default()).await;
+    let outcomes = fixture.registry.refresh(Refresh::default()).await;
+    let failed: Vec<_> = outcomes.iter().filter(|outcome| outcome.error.is_some()).collect();
+    assert!(!outcomes.is_empty() && failed.is_empty(), "{failed:?}");
     Some(fixture)
 }
 

@@ -1,5 +1,6 @@
 //! Tests the connection limits: which connection is evicted at the limit, timeouts, and bodies that are too large.
 
+use std::io::Write;
 use std::time::Duration;
 
 use serde_json::json;
@@ -131,8 +132,11 @@ async fn a_new_connection_waits_for_capacity_and_is_rejected_after_a_timeout() {
 async fn the_first_byte_timeout_closes_silent_connections_only() {
     let limits = ServerLimits { first_byte_timeout: Duration::from_millis(100), ..ServerLimits::default() };
     let server = start_limited(&[], limits).await;
-    let mut started = server.connect().await;
-    started.write_all(b"GET").await.unwrap();
+    // Sent before the server, which runs on this thread, accepts the connection.
+    let mut started = std::net::TcpStream::connect(&server.address).unwrap();
+    started.write_all(b"GET").unwrap();
+    started.set_nonblocking(true).unwrap();
+    let mut started = TcpStream::from_std(started).unwrap();
     let mut silent = server.connect().await;
     assert!(is_closed(&mut silent).await);
     started.write_all(&HEALTH_REQUEST.as_bytes()[3..]).await.unwrap();
