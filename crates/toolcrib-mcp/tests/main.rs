@@ -2,8 +2,28 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "test helpers panic on failure")]
 
-mod client;
-mod server;
+mod client {
+    //! Tests of the client against scripted servers, with correct and with faulty behaviour.
+
+    mod http;
+    mod http_errors;
+    mod modern;
+    mod stdio;
+    mod stdio_errors;
+    mod support;
+}
+
+mod server {
+    //! Tests of the server side, with raw HTTP requests and lines and with our own client.
+
+    mod client;
+    mod client_requests;
+    mod http;
+    mod http_errors;
+    mod sessions;
+    mod stdio;
+    mod support;
+}
 
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};

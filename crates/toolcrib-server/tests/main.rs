@@ -4,6 +4,41 @@
 
 mod test_server;
 
-mod auth;
-mod mcp;
-mod rest;
+mod auth {
+    //! Tests authentication, roles, sessions and the console pages over real HTTP.
+
+    mod declare;
+    mod loopback;
+    mod network;
+    mod pages;
+    mod sign_in;
+    mod support;
+}
+
+mod mcp {
+    //! Tests the MCP service through a real client over a byte stream, with scripted sources.
+
+    mod calls;
+    mod lists;
+    mod server_requests;
+    mod subscriptions;
+    mod support;
+    mod token_costs;
+}
+
+mod rest {
+    //! Tests the REST API over real HTTP: routes, invalid input, event streams, connections, and the OpenAPI document.
+
+    mod support;
+
+    mod calls;
+    mod connections;
+    mod events;
+    mod history;
+    mod invalid_input;
+    mod openapi;
+    mod shutdown;
+    mod sources;
+    mod store_failure;
+    mod tools;
+}
