@@ -21,6 +21,7 @@ mod bridge;
 mod mcp;
 
 mod console;
+mod page_cursor;
 mod rest;
 mod view_cache;
 

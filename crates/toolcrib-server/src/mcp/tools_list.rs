@@ -4,8 +4,6 @@
 
 use std::time::Duration;
 
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use serde::Deserialize;
 use toolcrib::config::ExposeMode;
 use toolcrib::core::freshness::Freshness;
@@ -14,8 +12,8 @@ use toolcrib_mcp::Era;
 use toolcrib_mcp::server::McpRequest;
 
 use super::McpService;
-use super::listing_cache::RenderedTool;
 use super::response::{McpResult, invalid_params, list_result, parse_params};
+use crate::page_cursor::{decode_cursor, encode_cursor};
 
 /// Tools per page. Large, because few clients follow cursors.
 const TOOLS_PER_PAGE: usize = 1000;
@@ -57,8 +55,7 @@ impl McpService {
         // A cursor is sent only if there are tools after this page.
         let last_of_page =
             list.tools.get(first + TOOLS_PER_PAGE - 1).filter(|_| first + TOOLS_PER_PAGE < list.tools.len());
-        // The cursor needs no escaping.
-        let cursor = last_of_page.map(|last| format!(",\"nextCursor\":\"{}\"", encode_cursor(last)));
+        let cursor = last_of_page.map(|last| format!(",\"nextCursor\":\"{}\"", encode_cursor(&last.name)));
         let others = cursor.unwrap_or_default() + &cache_hints(&self.registry, request);
         list_result("tools", page.map(|tool| &*tool.json), &others)
     }
@@ -91,15 +88,4 @@ pub(super) fn cache_hints(registry: &Registry, request: &McpRequest) -> String {
             format!(",\"ttlMs\":{},\"cacheScope\":\"{scope}\"", hints.ttl_ms.unwrap_or_default())
         }
     }
-}
-
-/// Encodes the position after a tool. A cursor holds a name and not an index, so that it survives changes of the list.
-fn encode_cursor(tool: &RenderedTool) -> String {
-    BASE64.encode(format!("after {}", tool.name))
-}
-
-/// Returns the name in a cursor; `None` for anything that [`encode_cursor`] did not make.
-fn decode_cursor(cursor: &str) -> Option<String> {
-    let text = String::from_utf8(BASE64.decode(cursor).ok()?).ok()?;
-    text.strip_prefix("after ").map(str::to_owned)
 }

@@ -1,15 +1,12 @@
 //! Parses the query of `GET /api/tools` and renders the page.
-//!
-//! A cursor is `after NAME` in Base64. It is opaque to clients, so that its content may change.
 
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use toolcrib::catalog::render::{Format, RenderedPage};
 use toolcrib::catalog::{ToolRef, View};
 use toolcrib::core::text::sanitize_truncated;
 use toolcrib::{Code, Error, Registry, Result, SourceId};
 
 use super::removed;
+use crate::page_cursor::{decode_cursor, encode_cursor};
 use crate::rest::cache::{ContentScope, RenderedBody};
 use crate::rest::query::QueryParams;
 
@@ -66,7 +63,7 @@ impl ToolListQuery {
             // In a provider's format, filtering for deprecated tools gives an empty list: they have no schema to offer.
             _ => view.render_page(self.format, |tool| self.matches(tool), self.after_name.as_deref(), limit)?,
         };
-        let next = page.last.as_ref().map(|last| BASE64.encode(format!("after {last}")));
+        let next = page.last.as_ref().map(|last| encode_cursor(last.as_str()));
         if self.format != Format::Json {
             let separator = if self.base_query.is_empty() { "" } else { "&" };
             let link = |next| format!("</api/tools?{}{separator}cursor={next}>; rel=\"next\"", self.base_query);
@@ -97,9 +94,7 @@ fn render_envelope(page: &RenderedPage, hash: &str, next: Option<String>) -> Str
     format!("{{\"tools\":{},\"inventory_hash\":\"{hash}\",\"next_cursor\":{next}}}", page.array)
 }
 
-/// Returns the tool name in a cursor. A cursor names a tool and not an index, so that changes of the list do not shift it.
+/// Returns the tool name in a cursor.
 fn parse_cursor(cursor: &str) -> Result<String> {
-    let decoded = BASE64.decode(cursor).ok().and_then(|bytes| String::from_utf8(bytes).ok());
-    let name = decoded.as_deref().and_then(|text| text.strip_prefix("after ")).map(str::to_owned);
-    name.ok_or_else(|| Error::new(Code::BadRequest, "unknown or expired `cursor`; start without one"))
+    decode_cursor(cursor).ok_or_else(|| Error::new(Code::BadRequest, "unknown or expired `cursor`; start without one"))
 }
