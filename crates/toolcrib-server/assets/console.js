@@ -3,7 +3,7 @@
 // copies the differences into the document. Every page also works without it.
 
 const main = document.getElementById("main");
-const statusRegion = document.getElementById("told");
+const statusRegion = document.getElementById("announcements");
 const liveIndicator = document.getElementById("live");
 // The style sheet hides elements that are only needed without a script.
 document.documentElement.classList.add("script");

@@ -1,6 +1,6 @@
 //! Layout of all pages: document head, navigation, account, alerts and content.
 //!
-//! The ids `main`, `pages`, `live` and `told` are used by the script: content, navigation, indicator of the event
+//! The ids `main`, `pages`, `live` and `announcements` are used by the script: content, navigation, indicator of the event
 //! stream, and the region in which it announces the outcome of an action to screen readers.
 
 use maud::{DOCTYPE, Markup, html};
@@ -111,7 +111,7 @@ pub(super) fn render_shell(title: &str, navigation: Markup, content: Markup) -> 
                     (navigation)
                 } }
                 main id="main" tabindex="-1" { (content) }
-                p.unseen id="told" role="status" aria-live="polite" {}
+                p.unseen id="announcements" role="status" aria-live="polite" {}
             }
         }
     }
