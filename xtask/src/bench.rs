@@ -25,23 +25,16 @@ const PROGRAMS: [&str; 9] = [
 ];
 
 /// Runs the benchmarks with these names, all without names. Fails if a build fails or a threshold is missed.
-pub(crate) fn run(names: &[&str]) -> ExitCode {
-    let paths = match WorkspacePaths::find() {
-        Ok(paths) => paths,
-        Err(reason) => {
-            println!("{reason}");
-            return ExitCode::FAILURE;
-        }
-    };
+pub(crate) fn run(paths: &WorkspacePaths, names: &[&str]) -> ExitCode {
     // The command line is part of the output, which is pasted into docs/benchmarks.md.
     println!("$ cargo xtask bench {}\n", names.join(" "));
     let mut failures = Vec::new();
-    if let StepStatus::Failed(reason) = build_and_run(&paths, "dist", names) {
+    if let StepStatus::Failed(reason) = build_and_run(paths, "dist", names) {
         failures.push(format!("profile `dist`: {reason}"));
     }
     // Also after a failure above: both profiles are reported in one run.
     let includes_proxy = names.is_empty() || names.contains(&"proxy");
-    if includes_proxy && let StepStatus::Failed(reason) = build_and_run(&paths, "release", &["proxy"]) {
+    if includes_proxy && let StepStatus::Failed(reason) = build_and_run(paths, "release", &["proxy"]) {
         failures.push(format!("profile `release`: {reason}"));
     }
     for failure in &failures {

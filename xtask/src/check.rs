@@ -10,17 +10,10 @@ use crate::report::{StepReport, StepStatus};
 use crate::test::workspace_command;
 
 /// Runs all steps, also after a failed one, and fails if any did.
-pub(crate) fn run() -> ExitCode {
-    let paths = match WorkspacePaths::find() {
-        Ok(paths) => paths,
-        Err(reason) => {
-            println!("{reason}");
-            return ExitCode::FAILURE;
-        }
-    };
+pub(crate) fn run(paths: &WorkspacePaths) -> ExitCode {
     let mut report = StepReport::default();
-    run_static_checks(&paths, &mut report);
-    report.run_step("unit tests", || run_unit_tests(&paths));
+    run_static_checks(paths, &mut report);
+    report.run_step("unit tests", || run_unit_tests(paths));
     if report.print_summary() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 

@@ -28,24 +28,17 @@ const COMMAND_TIMEOUT: Duration = Duration::from_secs(300);
 const COMPLETIONS: [(&str, &str); 3] = [("bash", "toolcrib.bash"), ("zsh", "_toolcrib"), ("fish", "toolcrib.fish")];
 
 /// Builds with the profile `dist` and makes all artefacts from that binary.
-pub(crate) fn run() -> ExitCode {
-    let paths = match WorkspacePaths::find() {
-        Ok(paths) => paths,
-        Err(reason) => {
-            println!("{reason}");
-            return ExitCode::FAILURE;
-        }
-    };
+pub(crate) fn run(paths: &WorkspacePaths) -> ExitCode {
     let mut report = StepReport::default();
     report.run_step("build with profile `dist`", || {
-        run_visible(cargo(&paths, &["build", "--profile", "dist", "--package", "toolcrib-cli"]))
+        run_visible(cargo(paths, &["build", "--profile", "dist", "--package", "toolcrib-cli"]))
     });
     if report.has_last_failed() {
         report.skip_step("artefacts", "the build failed");
     } else {
         let target = paths.target_dir.with_file_name("dist");
         let out_dir = paths.target_dir.with_file_name("artefacts");
-        package_and_verify(&paths, &target.join("toolcrib"), &out_dir, &mut report);
+        package_and_verify(paths, &target.join("toolcrib"), &out_dir, &mut report);
     }
     if report.print_summary() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -22,6 +22,8 @@ mod paths;
 mod process;
 mod report;
 
+use paths::WorkspacePaths;
+
 /// Printed for `help`, without arguments, and before the message about unknown ones. Exit code 2 means wrong arguments,
 /// 1 a failed step.
 const USAGE: &str = "\
@@ -61,11 +63,15 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments.as_slice() {
-        ["check"] => check::run(),
+        ["check"] => in_workspace(check::run),
         // A filter that begins with `-` is more likely a flag of cargo, which is not passed on.
-        ["test", filters @ ..] if filters.iter().all(|filter| !filter.starts_with('-')) => test::run(filters),
-        ["bench", names @ ..] if names.iter().all(|name| !name.starts_with('-')) => bench::run(names),
-        ["dist"] => dist::run(),
+        ["test", filters @ ..] if filters.iter().all(|filter| !filter.starts_with('-')) => {
+            in_workspace(|paths| test::run(paths, filters))
+        }
+        ["bench", names @ ..] if names.iter().all(|name| !name.starts_with('-')) => {
+            in_workspace(|paths| bench::run(paths, names))
+        }
+        ["dist"] => in_workspace(dist::run),
         [] | ["help" | "-h" | "--help", ..] | ["check" | "test" | "bench" | "dist", "-h" | "--help"] => {
             print!("{USAGE}");
             ExitCode::SUCCESS
@@ -74,6 +80,17 @@ fn main() -> ExitCode {
             print!("{USAGE}");
             println!("\nunknown arguments: `{}`", unknown.join(" "));
             ExitCode::from(2)
+        }
+    }
+}
+
+/// Runs a command with the directories of the workspace.
+fn in_workspace(run: impl FnOnce(&WorkspacePaths) -> ExitCode) -> ExitCode {
+    match WorkspacePaths::find() {
+        Ok(paths) => run(&paths),
+        Err(reason) => {
+            println!("{reason}");
+            ExitCode::FAILURE
         }
     }
 }

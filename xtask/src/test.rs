@@ -28,29 +28,22 @@ const LIBRARY_FEATURES: [&str; 7] = ["mcp", "sqlite", "openapi", "workflow", "bu
 const NEXTEST_NO_TESTS_EXIT_CODE: i32 = 4;
 
 /// Runs the steps that the filters select. A filter is a part of the name of a test or scenario.
-pub(crate) fn run(filters: &[&str]) -> ExitCode {
-    let paths = match WorkspacePaths::find() {
-        Ok(paths) => paths,
-        Err(reason) => {
-            println!("{reason}");
-            return ExitCode::FAILURE;
-        }
-    };
+pub(crate) fn run(paths: &WorkspacePaths, filters: &[&str]) -> ExitCode {
     let mut report = StepReport::default();
     // First, because the tests look for these programs when they start. Also with filters: any test may need them.
-    deps::fetch(&paths, &mut report);
+    deps::fetch(paths, &mut report);
     if filters.is_empty() {
-        check::run_static_checks(&paths, &mut report);
-        report.run_step("dependencies", || dependencies::check(&paths));
-        report.run_step("documentation", || build_documentation(&paths));
-        report.run_step("features", || check_features(&paths));
-        report.run_step("package", || package_crates(&paths));
+        check::run_static_checks(paths, &mut report);
+        report.run_step("dependencies", || dependencies::check(paths));
+        report.run_step("documentation", || build_documentation(paths));
+        report.run_step("features", || check_features(paths));
+        report.run_step("package", || package_crates(paths));
     }
-    report.run_step("build", || run_visible(workspace_command(&paths, &["build", "--all-targets"], &[])));
+    report.run_step("build", || run_visible(workspace_command(paths, &["build", "--all-targets"], &[])));
     if report.has_last_failed() {
         report.skip_step("tests", "the build failed");
     } else {
-        run_tests(&paths, filters, &mut report);
+        run_tests(paths, filters, &mut report);
     }
     if report.print_summary() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
