@@ -12,7 +12,7 @@ use toolcrib_core::tool::Tool;
 use super::limits::{self, gemini};
 use super::passthrough::drop_illegal_arguments;
 use super::projection::{
-    Loss, ProjectedTool, ProjectionContext, ProjectionResult, Unsupported, child_pointer, required_names,
+    Loss, ProjectedTool, ProjectionContext, ProjectionResult, Unsupported, child_pointer, object_fields,
     to_bounded_string,
 };
 use super::root;
@@ -133,19 +133,13 @@ impl GeminiProjector<'_> {
         // Keywords beside the fields first; the fields, and what is required of them, follow.
         let mut projected =
             self.supported_keywords("object", keywords, path, &["properties", "required", "additionalProperties"]);
-        let required = required_names(keywords);
         let mut fields = Map::new();
-        for (name, schema) in keywords.get("properties").and_then(Value::as_object).into_iter().flatten() {
-            // The schema `false` means that the field must not be given.
-            if *schema == Value::Bool(false) {
-                continue;
-            }
-            let field_path = child_pointer(&format!("{path}/properties"), name);
-            match self.project_nested(schema, &field_path) {
-                Ok(field) => drop(fields.insert(name.clone(), field)),
-                Err(unsupported) if required.contains(name.as_str()) => return Err(unsupported),
-                Err(unsupported) => self.context.record_dropped_field(&field_path, &unsupported),
-            }
+        let mut required = Vec::new();
+        for field in object_fields(keywords, path) {
+            let schema = self.project_nested(field.schema, &field.path);
+            let Some(schema) = self.context.keep_supported(&field, schema)? else { continue };
+            fields.insert(field.name.clone(), schema);
+            required.extend(field.is_required.then_some(field.name));
         }
         // Gemini's objects are open and cannot describe other fields. A closed object loses nothing that matters to a
         // caller; an open one with declared fields is not reported, since most schemas are written like that.
@@ -157,14 +151,11 @@ impl GeminiProjector<'_> {
                 "additional properties cannot be described; the object accepts any fields",
             ),
         }
-        // Only fields that were kept; a dropped field was optional.
-        let required: Vec<&String> = fields.keys().filter(|name| required.contains(name.as_str())).collect();
-        let required = json!(required);
         if !fields.is_empty() {
             projected.insert("properties".to_owned(), Value::Object(fields));
         }
-        if required != json!([]) {
-            projected.insert("required".to_owned(), required);
+        if !required.is_empty() {
+            projected.insert("required".to_owned(), json!(required));
         }
         Ok(projected)
     }

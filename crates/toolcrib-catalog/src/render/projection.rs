@@ -166,9 +166,21 @@ impl<'a> ProjectionContext<'a> {
         self.losses.into_iter().chain(self.has_more_losses.then_some(more)).collect()
     }
 
-    /// Records an optional field that is not supported.
-    pub(super) fn record_dropped_field(&mut self, path: &str, unsupported: &Unsupported) {
-        self.record_loss(path, format!("{}; optional, dropped", unsupported.describe_relative_to(path)));
+    /// Returns a projected field, or `None` for an optional one that is not supported. Fails for a required one.
+    pub(super) fn keep_supported(
+        &mut self,
+        field: &ObjectField<'_>,
+        projected: ProjectionResult<Value>,
+    ) -> ProjectionResult<Option<Value>> {
+        match projected {
+            Ok(schema) => Ok(Some(schema)),
+            Err(unsupported) if field.is_required => Err(unsupported),
+            Err(unsupported) => {
+                let reason = unsupported.describe_relative_to(&field.path);
+                self.record_loss(&field.path, format!("{reason}; optional, dropped"));
+                Ok(None)
+            }
+        }
     }
 
     /// Combines projected alternatives to `anyOf`, without duplicates and unsupported ones. Fails if none is left.
@@ -221,6 +233,27 @@ pub(super) fn estimate_size(keywords: &Map<String, Value>) -> usize {
         }
     }
     2 + keywords.iter().map(|(key, value)| 4 + key.len() + estimate_value_size(value)).sum::<usize>()
+}
+
+/// A declared field of an object.
+pub(super) struct ObjectField<'a> {
+    pub(super) name: &'a String,
+    pub(super) schema: &'a Value,
+    pub(super) path: String,
+    pub(super) is_required: bool,
+}
+
+/// Returns the declared fields of an object. Leaves out those with the schema `false`, which must not be given.
+pub(super) fn object_fields<'a>(keywords: &'a Map<String, Value>, path: &str) -> impl Iterator<Item = ObjectField<'a>> {
+    let required = required_names(keywords);
+    let path = format!("{path}/properties");
+    let fields = keywords.get("properties").and_then(Value::as_object).into_iter().flatten();
+    fields.filter(|(_, schema)| **schema != Value::Bool(false)).map(move |(name, schema)| ObjectField {
+        name,
+        schema,
+        path: child_pointer(&path, name),
+        is_required: required.contains(name.as_str()),
+    })
 }
 
 /// Returns the required names as a set, because there may be as many as fields.

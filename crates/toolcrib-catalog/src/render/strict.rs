@@ -19,7 +19,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::limits::strict as limits;
-use super::projection::{Loss, ProjectionContext, ProjectionResult, Unsupported, child_pointer, required_names};
+use super::projection::{Loss, ProjectionContext, ProjectionResult, Unsupported, child_pointer, object_fields};
 use super::root;
 use super::schema::{SchemaKind, SchemaNode, item_schema};
 use definitions::StrictDefinition;
@@ -149,22 +149,11 @@ impl StrictProjector<'_> {
                 _ => self.context.record_dropped_keyword(path, keyword, value),
             }
         }
-        // Optional fields become nullable below, after they are projected.
-        let required = required_names(keywords);
         let mut fields = Map::new();
-        for (name, schema) in keywords.get("properties").and_then(Value::as_object).into_iter().flatten() {
-            // The schema `false` means that the field must not be given.
-            if *schema == Value::Bool(false) {
-                continue;
-            }
-            let field_path = child_pointer(&format!("{path}/properties"), name);
-            let is_required = required.contains(name.as_str());
-            match self.project_nested(schema, &field_path, depth) {
-                Ok(field) if is_required => drop(fields.insert(name.clone(), field)),
-                Ok(field) => drop(fields.insert(name.clone(), make_optional(field))),
-                Err(unsupported) if is_required => return Err(unsupported),
-                Err(unsupported) => self.context.record_dropped_field(&field_path, &unsupported),
-            }
+        for field in object_fields(keywords, path) {
+            let schema = self.project_nested(field.schema, &field.path, depth);
+            let Some(schema) = self.context.keep_supported(&field, schema)? else { continue };
+            fields.insert(field.name.clone(), if field.is_required { schema } else { make_optional(schema) });
         }
         // All fields that are left, in the order of the schema.
         let names: Vec<&String> = fields.keys().collect();
