@@ -41,20 +41,23 @@ pub struct View {
 
 /// Visible tools of a restricted view.
 #[derive(Debug)]
-pub(super) struct ViewMask {
-    /// By [`PositionedSource::number`]: sorted positions of the visible entries, or `None` if all entries are.
-    sources: Vec<Option<Box<[u32]>>>,
+struct ViewMask {
+    /// By [`PositionedSource::number`].
+    sources: Vec<SourceMask>,
     key: ViewKey,
     hash: Fingerprint,
     /// Index of the visible tools alone, built by the first search.
     search_index: OnceLock<SearchIndex>,
 }
 
+/// Sorted positions of the visible entries of a source, or `None` if all entries are.
+type SourceMask = Option<Box<[u32]>>;
+
 /// A catalogue together with the mask of a view; what [`View`] and the catalogue's own lookups share.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct VisibleTools<'a> {
     pub(super) catalog: &'a Catalog,
-    pub(super) mask: Option<&'a ViewMask>,
+    pub(super) mask: Option<&'a [SourceMask]>,
 }
 
 /// A source with at least one visible tool, or any source in a full view.
@@ -78,7 +81,7 @@ impl View {
     #[must_use]
     pub fn restrict(&self, is_visible: impl Fn(&ToolRef<'_>) -> bool) -> View {
         let mut leaves_out_any = false;
-        let sources: Vec<Option<Box<[u32]>>> = self
+        let sources: Vec<SourceMask> = self
             .catalog
             .positioned_sources()
             .map(|positioned| {
@@ -221,17 +224,15 @@ impl View {
     }
 
     fn visible_tools(&self) -> VisibleTools<'_> {
-        VisibleTools { catalog: &self.catalog, mask: self.mask.as_deref() }
+        VisibleTools { catalog: &self.catalog, mask: self.mask.as_ref().map(|mask| mask.sources.as_slice()) }
     }
 }
 
 impl ViewMask {
     /// Computes the digests of what is visible.
-    fn new(catalog: &Catalog, sources: Vec<Option<Box<[u32]>>>) -> ViewMask {
-        let mut mask =
-            ViewMask { sources, key: ViewKey::default(), hash: Fingerprint::digest(""), search_index: OnceLock::new() };
-        (mask.key, mask.hash) = view_key::restricted_key(VisibleTools { catalog, mask: Some(&mask) });
-        mask
+    fn new(catalog: &Catalog, sources: Vec<SourceMask>) -> ViewMask {
+        let (key, hash) = view_key::restricted_key(VisibleTools { catalog, mask: Some(&sources) });
+        ViewMask { sources, key, hash, search_index: OnceLock::new() }
     }
 }
 
@@ -270,7 +271,7 @@ impl<'a> VisibleTools<'a> {
 
     /// The visible part of a source, which may be empty.
     fn source(self, positioned: &'a PositionedSource) -> VisibleSource<'a> {
-        let visible = self.mask.and_then(|mask| mask.sources.get(positioned.number)?.as_deref());
+        let visible = self.mask.and_then(|mask| mask.get(positioned.number)?.as_deref());
         VisibleSource { source: &positioned.source, shadowed: &positioned.shadowed, visible }
     }
 }

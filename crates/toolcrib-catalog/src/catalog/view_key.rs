@@ -16,12 +16,6 @@ use super::{Catalog, CatalogSource, SourceOptions};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ViewKey(Fingerprint);
 
-impl Default for ViewKey {
-    fn default() -> ViewKey {
-        ViewKey(Fingerprint::digest(""))
-    }
-}
-
 impl fmt::Display for ViewKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)

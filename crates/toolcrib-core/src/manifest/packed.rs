@@ -10,6 +10,7 @@
 //!
 //! The part that lists show (`face`) is the last field of each tool, so a list is made by cutting it out of the body.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -21,44 +22,56 @@ use crate::fingerprint::Fingerprint;
 use crate::source::SourceId;
 use crate::tool::Tool;
 
-/// Manifest with its tools as unparsed JSON. Serialised, it is the stored index: everything but the body.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+/// Manifest with its tools as unparsed JSON.
+#[derive(Debug, Clone)]
 pub struct PackedManifest {
     pub source: SourceId,
-    #[serde(skip, default = "unknown_fingerprint")]
     pub fingerprint: Fingerprint,
     /// Index of the tools, in byte order of their own names.
     pub tools: Vec<PackedTool>,
-    #[serde(rename = "set_aside")]
     pub skipped: Vec<SkippedTool>,
     /// Description of the source by itself, for search.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub about: Option<String>,
     /// JSON of all tools, concatenated.
-    #[serde(skip)]
     pub body: Arc<String>,
 }
 
-/// Stands for the fingerprint until [`PackedManifest::read`] sets it.
-fn unknown_fingerprint() -> Fingerprint {
-    Fingerprint::from_bytes([0; 32])
-}
-
-/// Index entry of a tool: byte offsets into the body.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// Index entry of a tool.
+#[derive(Debug, Clone, PartialEq)]
 pub struct PackedTool {
     /// The tool's own name.
     pub name: String,
     pub fingerprint: Fingerprint,
     /// Number of tokens of the tool as MCP lists it; 0 if not counted yet.
-    #[serde(default, skip_serializing_if = "is_zero")]
     pub tokens: u32,
-    /// Start of the tool's JSON.
+    /// Start of the tool's JSON in the body.
     start: usize,
     /// Start of the part that tool lists show.
-    #[serde(rename = "face_start")]
     listing_start: usize,
     /// End of the tool's JSON, exclusive.
+    end: usize,
+}
+
+/// Stored form of the index.
+#[derive(Serialize, Deserialize)]
+struct StoredIndex<'a> {
+    source: Cow<'a, SourceId>,
+    tools: Vec<StoredTool<'a>>,
+    #[serde(rename = "set_aside")]
+    skipped: Cow<'a, [SkippedTool]>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    about: Option<Cow<'a, str>>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredTool<'a> {
+    name: Cow<'a, str>,
+    fingerprint: Fingerprint,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    tokens: u32,
+    start: usize,
+    #[serde(rename = "face_start")]
+    listing_start: usize,
     end: usize,
 }
 
@@ -98,12 +111,18 @@ impl PackedManifest {
 
     /// Returns the index in its stored form. The body is stored separately.
     pub fn index_json(&self) -> Result<String> {
-        serde_json::to_string(self).context(Code::Internal, "cannot serialize the index of a manifest")
+        let index = StoredIndex {
+            source: Cow::Borrowed(&self.source),
+            tools: self.tools.iter().map(StoredTool::new).collect(),
+            skipped: Cow::Borrowed(&self.skipped),
+            about: self.about.as_deref().map(Cow::Borrowed),
+        };
+        serde_json::to_string(&index).context(Code::Internal, "cannot serialize the index of a manifest")
     }
 
     /// Restores a manifest from its stored index and body. Checks offsets, not contents: see [`Self::find_damage`].
     pub fn read(fingerprint: Fingerprint, index: &str, body: String) -> Result<PackedManifest> {
-        let index: PackedManifest =
+        let index: StoredIndex<'_> =
             serde_json::from_str(index).context(Code::Internal, "cannot read the index of a manifest")?;
         let is_valid = index.tools.iter().all(|tool| {
             tool.start < tool.listing_start
@@ -114,7 +133,15 @@ impl PackedManifest {
             let message = format!("the stored manifest `{}` is damaged", fingerprint.short_hex(12));
             return Err(crate::Error::new(Code::Internal, message));
         }
-        Ok(PackedManifest { fingerprint, body: Arc::new(body), ..index })
+        let StoredIndex { source, tools, skipped, about } = index;
+        Ok(PackedManifest {
+            source: source.into_owned(),
+            fingerprint,
+            tools: tools.into_iter().map(StoredTool::into_packed).collect(),
+            skipped: skipped.into_owned(),
+            about: about.map(Cow::into_owned),
+            body: Arc::new(body),
+        })
     }
 
     /// Parses a tool.
@@ -149,5 +176,24 @@ impl PackedManifest {
     /// Returns a part of the body; empty for an invalid range, which `read` rules out.
     fn slice(&self, range: Range<usize>) -> &str {
         self.body.get(range).unwrap_or_default()
+    }
+}
+
+impl<'a> StoredTool<'a> {
+    fn new(tool: &'a PackedTool) -> StoredTool<'a> {
+        let PackedTool { name, fingerprint, tokens, start, listing_start, end } = tool;
+        StoredTool {
+            name: Cow::Borrowed(name),
+            fingerprint: *fingerprint,
+            tokens: *tokens,
+            start: *start,
+            listing_start: *listing_start,
+            end: *end,
+        }
+    }
+
+    fn into_packed(self) -> PackedTool {
+        let StoredTool { name, fingerprint, tokens, start, listing_start, end } = self;
+        PackedTool { name: name.into_owned(), fingerprint, tokens, start, listing_start, end }
     }
 }
