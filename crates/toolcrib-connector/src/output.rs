@@ -11,6 +11,7 @@ use crate::tool_result::{ResultLayout, ToolResult};
 
 /// Result of a call.
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct CallOutput {
     /// The whole MCP result as the source sent it, unknown fields included. For a paged result, the result of this
     /// page.

@@ -49,6 +49,7 @@ pub enum Permission {
 
 /// Stored metadata of an access token.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct AccessToken {
     /// Short random identifier. Stable, while `name` may change.
     pub id: String,

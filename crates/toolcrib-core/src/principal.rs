@@ -31,6 +31,7 @@ struct PrincipalFields {
 /// Identity of a principal: its kind, the issuer or token, and the subject. Two principals are the same client only if
 /// all of it is equal; two issuers may use the same `sub` for different people.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum PrincipalIdentity {
     /// A local process without credentials, a command, or a host program that embeds the library.
     Local,

@@ -14,6 +14,7 @@ use crate::tool::ToolId;
 
 /// Requested change of the inventory.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub enum Command {
     /// Add a source, or change its definition.
     Declare(Declaration),

@@ -21,6 +21,7 @@ const MAX_REASON_LEN: usize = 200;
 
 /// One defect of a journal or of the file that holds it.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Damage {
     /// Records that are missing although later ones exist.
     Missing { first: u64, last: u64 },
