@@ -27,7 +27,7 @@ use serde_json::value::RawValue;
 use toolcrib_core::source::SourceKind;
 use toolcrib_core::{Error, json};
 
-use crate::secret::{ReferenceValues, file_paths};
+use crate::secret::ReferenceValues;
 use decode::DecodedText;
 use patterns::build_patterns;
 pub use values::{credential_values, secret_values};
@@ -53,9 +53,9 @@ pub struct Redactor {
 }
 
 impl Redactor {
-    /// Redactor for the secrets of a source, resolved now. Reads files, so it blocks.
-    pub fn for_source(kind: &SourceKind) -> Redactor {
-        Redactor::new(&secret_values(kind, &ReferenceValues::read_blocking(file_paths(kind))))
+    /// Redactor for the secrets of a source, with the values of its references.
+    pub fn for_source(kind: &SourceKind, references: &ReferenceValues) -> Redactor {
+        Redactor::new(&secret_values(kind, references))
     }
 
     /// Redactor for the given values.

@@ -111,7 +111,7 @@ async fn check_store_and_sources(
     }
     for source in &source_views {
         let outcome = outcomes.iter().find(|outcome| outcome.source == source.id);
-        checks.extend(sources::check_source(&session, source, outcome));
+        checks.extend(sources::check_source(&session, source, outcome).await);
     }
     session.close().await;
     checks

@@ -7,6 +7,7 @@ use clap::Args;
 use serde_json::json;
 use toolcrib::core::text::sanitize;
 use toolcrib::redact::Redactor;
+use toolcrib::secret::SecretFiles;
 use toolcrib::{Code, Error, Result, SourceId};
 
 use crate::arguments::CommonArguments;
@@ -30,7 +31,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
     let (id, lines, has_process) = session
         .run_and_close(async |session| {
             let id = session.find_source(&arguments.source)?;
-            let lines = read_last_lines(session, &id, arguments.lines)?;
+            let lines = read_last_lines(session, &id, arguments.lines).await?;
             let has_process = session.registry.sources().get(&id).is_some_and(|source| source.command.is_some());
             Ok((id, lines, has_process))
         })
@@ -48,9 +49,9 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
 }
 
 /// Reads the last lines of the log, without terminal control characters and with the source's secrets redacted.
-fn read_last_lines(session: &CliSession, id: &SourceId, limit: usize) -> Result<Vec<String>> {
+async fn read_last_lines(session: &CliSession, id: &SourceId, limit: usize) -> Result<Vec<String>> {
     let path = toolcrib::server_log_path(&session.data_directory.join("logs"), id);
-    let text = match std::fs::read(&path) {
+    let text = match tokio::fs::read(&path).await {
         Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
         // No file yet: the server was never started, or wrote nothing.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -60,8 +61,13 @@ fn read_last_lines(session: &CliSession, id: &SourceId, limit: usize) -> Result<
         }
     };
     // The log was redacted when it was written; redact again with the secrets of the current declaration.
-    let redactor = session.registry.sources().effective(id).map(|source| Redactor::for_source(&source.kind));
-    let text = redactor.map_or(text.clone(), |redactor| redactor.redact(&text).into_owned());
+    let text = match session.registry.sources().effective(id) {
+        Some(source) => {
+            let references = SecretFiles::default().read_for(&source.kind).await;
+            Redactor::for_source(&source.kind, &references).redact(&text).into_owned()
+        }
+        None => text,
+    };
     let lines: Vec<String> = sanitize(&text).lines().map(str::to_owned).collect();
     Ok(lines[lines.len().saturating_sub(limit)..].to_vec())
 }

@@ -14,7 +14,8 @@ use clap::Args;
 use tokio_util::sync::CancellationToken;
 use toolcrib::catalog::tokens;
 use toolcrib::config::{Expose, ExposeMode};
-use toolcrib::{Code, Error, Result, secret};
+use toolcrib::secret::{self, SecretFiles};
+use toolcrib::{Code, Error, Result};
 use toolcrib_mcp::server::{ServerOptions, Service, serve_stream};
 use toolcrib_server::{Bridge, McpService};
 use url::Url;
@@ -60,8 +61,11 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
             let token =
                 arguments.token.or_else(|| std::env::var("TOOLCRIB_TOKEN").ok().filter(|token| !token.is_empty()));
             // Without a token, the server decides by `identity.loopback` whether this process is admitted.
-            let bridge = match token.as_deref().map(secret::resolve).transpose()? {
-                Some(token) => Bridge::open_with_token(url, token.trim()).await?,
+            let bridge = match token {
+                Some(token) => {
+                    let files = SecretFiles::default().read_all(&secret::file_paths_in(&token).collect()).await;
+                    Bridge::open_with_token(url, files.resolve(&token)?.trim()).await?
+                }
                 None => Bridge::open(url).await?,
             };
             let options = ServerOptions::new("toolcrib", env!("CARGO_PKG_VERSION"));

