@@ -48,6 +48,15 @@ enum Propagation {
     Upstream,
 }
 
+/// Whether the spans of a trace are exported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sampling {
+    /// They are, here and by the sources that receive the trace.
+    Sampled,
+    /// They are not; the trace is propagated all the same.
+    NotSampled,
+}
+
 /// Id of a trace; displays as 32 hexadecimal digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TraceId(pub u128);
@@ -64,10 +73,9 @@ impl Trace {
         }
     }
 
-    /// Starts a trace that is propagated, and exported if it is sampled.
-    pub fn start(sampled: bool) -> Trace {
-        let flags = if sampled { KNOWN_FLAGS } else { KNOWN_FLAGS & !SAMPLED_FLAG };
-        Trace { flags, propagation: Propagation::Upstream, ..Trace::log_only() }
+    /// Starts a sampled trace that is propagated.
+    pub fn start() -> Trace {
+        Trace { flags: KNOWN_FLAGS, propagation: Propagation::Upstream, ..Trace::log_only() }
     }
 
     /// Parses `traceparent`, and `tracestate` if it is valid. A malformed `tracestate` is dropped without affecting the
@@ -135,8 +143,11 @@ impl Trace {
 
     /// Sets whether the trace is sampled.
     #[must_use]
-    pub fn with_sampled(mut self, sampled: bool) -> Trace {
-        self.flags = if sampled { self.flags | SAMPLED_FLAG } else { self.flags & !SAMPLED_FLAG };
+    pub fn with_sampling(mut self, sampling: Sampling) -> Trace {
+        match sampling {
+            Sampling::Sampled => self.flags |= SAMPLED_FLAG,
+            Sampling::NotSampled => self.flags &= !SAMPLED_FLAG,
+        }
         self
     }
 

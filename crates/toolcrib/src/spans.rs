@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::mpsc;
 use toolcrib_core::SourceId;
 
-use crate::trace::Trace;
+use crate::trace::{Sampling, Trace};
 
 /// Maximum number of tool names in a discovery span, and of their bytes in total. Backends limit the size of
 /// attributes; a catalogue may have thousands of tools.
@@ -138,25 +138,23 @@ impl SpanQueue {
     /// Starts a span, as a child of `parent` or as the root of a new trace. Without `parent_based`, the trace id alone
     /// decides, so all processes with the same ratio decide alike.
     pub fn start_trace(&self, parent: Option<&Trace>) -> Trace {
-        match parent {
-            Some(parent) if self.sampler.parent_based => parent.child(),
-            Some(parent) => parent.child().with_sampled(self.sampler.is_sampled(parent)),
-            None => {
-                let trace = Trace::start(true);
-                let sampled = self.sampler.is_sampled(&trace);
-                trace.with_sampled(sampled)
-            }
-        }
+        let trace = match parent {
+            Some(parent) if self.sampler.parent_based => return parent.child(),
+            Some(parent) => parent.child(),
+            None => Trace::start(),
+        };
+        let sampling = self.sampler.decide(&trace);
+        trace.with_sampling(sampling)
     }
 }
 
 impl Sampler {
     /// Decides by the trace id, of which the last 56 bits are random, so that all spans of a trace get the same
     /// decision.
-    fn is_sampled(self, trace: &Trace) -> bool {
+    fn decide(self, trace: &Trace) -> Sampling {
         const RANDOM_BITS: u128 = (1 << 56) - 1;
         let position = (trace.id().0 & RANDOM_BITS) as f64 / (RANDOM_BITS as f64 + 1.0);
-        position < self.ratio
+        if position < self.ratio { Sampling::Sampled } else { Sampling::NotSampled }
     }
 }
 
@@ -177,13 +175,13 @@ mod tests {
     #[test]
     fn a_sampler_samples_its_ratio_and_follows_the_parent() {
         let spans = |ratio, parent_based| SpanQueue::channel(1, Sampler { ratio, parent_based }).0;
-        let unsampled = Trace::start(false);
+        let unsampled = Trace::start().with_sampling(Sampling::NotSampled);
         for (ratio, parent_based, parent, expected) in [
             (1.0, true, None, true),
             (0.0, true, None, false),
             (1.0, true, Some(&unsampled), false),
             (1.0, false, Some(&unsampled), true),
-            (0.0, false, Some(&Trace::start(true)), false),
+            (0.0, false, Some(&Trace::start()), false),
         ] {
             assert_eq!(spans(ratio, parent_based).start_trace(parent).is_sampled(), expected, "{ratio} {parent_based}");
         }
@@ -196,7 +194,7 @@ mod tests {
     fn spans_that_do_not_fit_are_counted_as_dropped() {
         let (spans, mut receiver) = SpanQueue::channel(1, Sampler { ratio: 1.0, parent_based: true });
         let span = || FinishedSpan {
-            trace: Trace::start(true),
+            trace: Trace::start(),
             parent: None,
             ended_at: SystemTime::UNIX_EPOCH,
             elapsed: Duration::ZERO,
