@@ -23,6 +23,7 @@ use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use toolcrib_connector::address_policy::NetworkScope;
 use toolcrib_connector::builtin::{BuiltinDefinition, BuiltinHandler, BuiltinOutput, builtin_handler};
 use toolcrib_core::source::BuiltinSource;
 use toolcrib_core::text::{closest_match, sanitize_truncated};
@@ -89,7 +90,8 @@ fn build_tool(
         "file_read" => file_read::tool(Arc::clone(roots)),
         "file_search" => file_search::tool(Arc::clone(roots)),
         "file_write" => file_write::tool(Arc::clone(roots)),
-        "url_fetch" => url_fetch::tool(config.allow_private),
+        "url_fetch" if config.allow_private => url_fetch::tool(NetworkScope::Anywhere),
+        "url_fetch" => url_fetch::tool(NetworkScope::PublicOnly),
         _ => Err(Error::new(Code::Internal, format!("internal error: the built-in tool `{name}` has no handler"))),
     }
 }

@@ -11,7 +11,9 @@ use reqwest::header::CONTENT_TYPE;
 use reqwest::{Client, Method, Response, Url, redirect};
 use serde::Deserialize;
 use serde_json::json;
-use toolcrib_connector::address_policy::{BlockedAddress, PublicOnlyResolver, check_url, find_blocked_address};
+use toolcrib_connector::address_policy::{
+    BlockedAddress, NetworkScope, NoLinkLocalResolver, PublicOnlyResolver, check_url, find_blocked_address,
+};
 use toolcrib_core::{Error, Result};
 
 use super::{
@@ -48,8 +50,8 @@ enum FetchMethod {
     Head,
 }
 
-/// Builds the tool. `allow_private` permits private addresses.
-pub(super) fn tool(allow_private: bool) -> Result<(BuiltinDefinition, BuiltinHandler)> {
+/// Builds the tool, which may reach the addresses of a scope.
+pub(super) fn tool(scope: NetworkScope) -> Result<(BuiltinDefinition, BuiltinHandler)> {
     let definition = BuiltinDefinition::new(
         "url_fetch",
         "Fetches a URL (http or https) and gives its status and its text as it is: HTML stays HTML, binary content is \
@@ -73,22 +75,22 @@ pub(super) fn tool(allow_private: bool) -> Result<(BuiltinDefinition, BuiltinHan
     let client = Arc::new(OnceLock::new());
     let handler = builtin_handler(move |input| {
         let client = Arc::clone(&client);
-        async move { fetch(&client, allow_private, parse_arguments(input)?).await }
+        async move { fetch(&client, scope, parse_arguments(input)?).await }
     });
     Ok((definition, handler))
 }
 
 /// Fetches the URL with the shared client.
-async fn fetch(client: &OnceLock<Client>, allow_private: bool, arguments: Arguments) -> Result<BuiltinOutput> {
+async fn fetch(client: &OnceLock<Client>, scope: NetworkScope, arguments: Arguments) -> Result<BuiltinOutput> {
     // Check the URL before anything is resolved or sent.
     let url = Url::parse(&arguments.url)
         .map_err(|error| invalid_input(format!("`{}` is not a URL: {error}", sanitize_for_message(&arguments.url))))?;
-    check_url(&url, allow_private).map_err(|blocked| invalid_input(blocked.to_string()))?;
+    check_url(&url, scope).map_err(|blocked| invalid_input(blocked.to_string()))?;
     // `get_or_try_init` is not stable, so a failed build is returned here and retried by the next call.
     let client = match client.get() {
         Some(client) => client,
         None => client.get_or_init({
-            let new_client = build_client(allow_private)?;
+            let new_client = build_client(scope)?;
             || new_client
         }),
     };
@@ -102,7 +104,7 @@ async fn fetch(client: &OnceLock<Client>, allow_private: bool, arguments: Argume
 }
 
 /// Builds a client that checks every redirect and resolved address.
-fn build_client(allow_private: bool) -> Result<Client> {
+fn build_client(scope: NetworkScope) -> Result<Client> {
     // Fails if the program has installed another provider, which serves as well.
     let _ = rustls::crypto::ring::default_provider().install_default();
     // reqwest calls this before each redirect; the resolver checks names only, so addresses are checked here.
@@ -110,20 +112,22 @@ fn build_client(allow_private: bool) -> Result<Client> {
         if attempt.previous().len() > MAX_REDIRECTS {
             return attempt.error(BlockedAddress::new(format!("more than {MAX_REDIRECTS} redirects")));
         }
-        match check_url(attempt.url(), allow_private) {
+        match check_url(attempt.url(), scope) {
             Ok(()) => attempt.follow(),
             Err(blocked) => attempt.error(blocked),
         }
     });
-    let mut builder = Client::builder()
+    let builder = Client::builder()
         .no_proxy()
         .redirect(redirects)
         .referer(false)
         .timeout(FETCH_TIMEOUT)
         .user_agent(concat!("toolcrib/", env!("CARGO_PKG_VERSION")));
-    if !allow_private {
-        builder = builder.dns_resolver(Arc::new(PublicOnlyResolver));
-    }
+    let builder = match scope {
+        NetworkScope::Anywhere => builder,
+        NetworkScope::NotLinkLocal => builder.dns_resolver(Arc::new(NoLinkLocalResolver)),
+        NetworkScope::PublicOnly => builder.dns_resolver(Arc::new(PublicOnlyResolver)),
+    };
     builder.build().map_err(|error| execution_failed("cannot prepare HTTPS on this machine").with_cause(error))
 }
 
@@ -295,7 +299,7 @@ mod tests {
         for spelling in PRIVATE_URL_SPELLINGS {
             let url = spelling.replace(":P", &format!(":{}", address.port()));
             let arguments = Arguments { url: url.clone(), method: FetchMethod::Get, max_bytes: None };
-            let error = fetch(&OnceLock::new(), false, arguments).await.unwrap_err();
+            let error = fetch(&OnceLock::new(), NetworkScope::PublicOnly, arguments).await.unwrap_err();
             assert_eq!(error.code, Code::ToolInvalidInput, "{url:?}: {error}");
         }
         assert_eq!(connections.load(Ordering::SeqCst), 0);
@@ -304,7 +308,7 @@ mod tests {
     #[tokio::test]
     async fn no_redirect_leads_to_a_private_address() {
         let (target, connections) = serve("HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nsecret");
-        let client = build_client(false).unwrap();
+        let client = build_client(NetworkScope::PublicOnly).unwrap();
         for spelling in PRIVATE_URL_SPELLINGS.iter().filter(|spelling| !spelling.contains(['\t', '\n'])) {
             let location = spelling.trim().replace(":P", &format!(":{}", target.port()));
             let response = format!("HTTP/1.1 302 Found\r\nlocation: {location}\r\ncontent-length: 0\r\n\r\n");

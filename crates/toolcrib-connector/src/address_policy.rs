@@ -4,7 +4,7 @@
 //! A URL is checked twice. `check_url` checks scheme and literal addresses before anything is sent; a host name
 //! passes, because its addresses are not known yet. The resolvers check those when the connection itself resolves the
 //! name, so that a name which changes its address between check and connection (DNS rebinding) gains nothing. Which
-//! check applies to which URL is decided by the callers: `connector::openapi::url_policy` and the built-in tool
+//! check applies to which URL is decided by the callers: `url_policy` of OpenAPI sources and the built-in tool
 //! `url_fetch`.
 
 use std::fmt;
@@ -26,7 +26,7 @@ const METADATA_HOSTS: [&str; 5] =
 /// network. False if it cannot be parsed or resolved.
 pub async fn is_public_url(url: &str) -> bool {
     let Ok(url) = Url::parse(url) else { return false };
-    if check_url(&url, false).is_err() {
+    if check_url(&url, NetworkScope::PublicOnly).is_err() {
         return false;
     }
     // A literal address was checked above; a name must resolve to public addresses only.
@@ -65,39 +65,45 @@ impl BlockedAddress {
     }
 }
 
-/// Checks scheme and host of a URL. Host names are left to the resolver. The URL parser has already normalised
-/// spellings such as `0x7f.1`.
-pub fn check_url(url: &Url, allow_private: bool) -> Result<(), BlockedAddress> {
+/// Addresses that a request may reach.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum NetworkScope {
+    /// No restriction.
+    Anywhere,
+    /// Names never resolve to link-local addresses. A proxy may resolve names itself, so well-known metadata host names
+    /// are blocked beforehand.
+    NotLinkLocal,
+    /// Names resolve to public addresses only, checked by the connection's own resolver. No proxy: it would resolve
+    /// names unchecked.
+    PublicOnly,
+}
+
+/// Checks scheme and host of a URL. Host names are left to the resolver, but for some well-known ones. The URL parser has
+/// already normalised spellings such as `0x7f.1`.
+pub fn check_url(url: &Url, scope: NetworkScope) -> Result<(), BlockedAddress> {
     if !matches!(url.scheme(), "http" | "https") {
         return Err(BlockedAddress(format!(
             "`{}` URLs are not fetched, only http and https",
             sanitize_truncated(url.scheme(), 200)
         )));
     }
-    let address = match url.host() {
-        Some(Host::Ipv4(address)) => IpAddr::V4(address),
-        Some(Host::Ipv6(address)) => IpAddr::V6(address),
-        // Loopback by definition (RFC 6761), whether or not the resolver knows it.
-        Some(Host::Domain(name)) if !allow_private && is_localhost(name) => {
-            return Err(BlockedAddress::not_public(name));
-        }
-        // Other names are checked by the resolver, when their addresses are known.
-        Some(Host::Domain(_)) => return Ok(()),
+    let (name, address) = match url.host() {
+        Some(Host::Domain(name)) => (name, None),
+        Some(Host::Ipv4(address)) => ("", Some(IpAddr::V4(address))),
+        Some(Host::Ipv6(address)) => ("", Some(IpAddr::V6(address))),
         None => return Err(BlockedAddress("the URL has no host".into())),
     };
-    if allow_private || is_public(address) { Ok(()) } else { Err(BlockedAddress::not_public(&address.to_string())) }
-}
-
-/// Checks that a URL does not point to a link-local address or a well-known metadata host.
-pub fn check_not_link_local(url: &Url) -> Result<(), BlockedAddress> {
-    check_url(url, true)?;
-    let blocked = match url.host() {
-        Some(Host::Ipv4(address)) => is_link_local(address.into()),
-        Some(Host::Ipv6(address)) => is_link_local(address.into()),
-        Some(Host::Domain(name)) => METADATA_HOSTS.contains(&name.trim_end_matches('.')),
-        None => false,
-    };
-    if blocked { Err(BlockedAddress::link_local(url.host_str().unwrap_or_default())) } else { Ok(()) }
+    let is_metadata_host = METADATA_HOSTS.contains(&name.trim_end_matches('.'));
+    match scope {
+        NetworkScope::NotLinkLocal if is_metadata_host || address.is_some_and(is_link_local) => {
+            Err(BlockedAddress::link_local(url.host_str().unwrap_or_default()))
+        }
+        // `localhost` is loopback by definition (RFC 6761), whether or not the resolver knows it.
+        NetworkScope::PublicOnly if is_localhost(name) || address.is_some_and(|address| !is_public(address)) => {
+            Err(BlockedAddress::not_public(&address.map_or_else(|| name.to_owned(), |address| address.to_string())))
+        }
+        NetworkScope::Anywhere | NetworkScope::NotLinkLocal | NetworkScope::PublicOnly => Ok(()),
+    }
 }
 
 /// DNS resolver that drops link-local addresses.
@@ -308,7 +314,7 @@ mod tests {
             ("http://METADATA.google.internal./", false),
             ("file:///etc/passwd", false),
         ] {
-            assert_eq!(check_not_link_local(&Url::parse(url).unwrap()).is_ok(), passes, "{url}");
+            assert_eq!(check_url(&Url::parse(url).unwrap(), NetworkScope::NotLinkLocal).is_ok(), passes, "{url}");
         }
     }
 
@@ -346,9 +352,9 @@ mod tests {
             ("gopher://example.com/", false),
             ("data:text/plain,x", false),
         ] {
-            assert_eq!(check_url(&Url::parse(url).unwrap(), false).is_ok(), passes, "{url}");
+            assert_eq!(check_url(&Url::parse(url).unwrap(), NetworkScope::PublicOnly).is_ok(), passes, "{url}");
         }
-        assert!(check_url(&Url::parse("http://127.0.0.1/").unwrap(), true).is_ok());
-        assert!(check_url(&Url::parse("file:///etc/passwd").unwrap(), true).is_err());
+        assert!(check_url(&Url::parse("http://127.0.0.1/").unwrap(), NetworkScope::Anywhere).is_ok());
+        assert!(check_url(&Url::parse("file:///etc/passwd").unwrap(), NetworkScope::Anywhere).is_err());
     }
 }

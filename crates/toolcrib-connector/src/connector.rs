@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde_json::value::RawValue;
 use toolcrib_core::manifest::SkippedTool;
-use toolcrib_core::{Code, Error, Result};
+use toolcrib_core::{Code, Error, Result, SourceId};
 
 use crate::context::{CallContext, CallDeadline, ClientId};
 use crate::document::DocumentVersions;
@@ -25,10 +25,17 @@ pub trait Connector: Send + Sync + std::fmt::Debug {
     async fn discover(&self, discovery: Discovery) -> Result<Discovered>;
     /// Calls one tool of the source.
     async fn call(&self, call: &ToolCall<'_>) -> Result<ToolResult, CallFailure>;
-    /// Sends any other request of the source's protocol and returns its result unchanged.
-    async fn request(&self, request: &SourceRequest<'_>) -> Result<Box<RawValue>, CallFailure>;
+    /// Sends any other request of the source's protocol and returns its result unchanged. Fails for a source that is no
+    /// MCP server.
+    async fn request(&self, request: &SourceRequest<'_>) -> Result<Box<RawValue>, CallFailure> {
+        let SourceRequest { source, method, .. } = request;
+        let message = format!("`{source}` is not an MCP server and does not support `{method}`");
+        Err(CallFailure::Rejected(Error::new(Code::ToolNotImplemented, message)))
+    }
     /// Whether a connection is open now. Does not wait for one that is being established.
-    fn is_connected(&self) -> bool;
+    fn is_connected(&self) -> bool {
+        false
+    }
     /// Releases connections, subscriptions and other state held for this client alone.
     async fn client_disconnected(&self, _client: ClientId) {}
     /// Whether [`Connector::maintain`] has work, such as a lost connection that resource subscriptions depend on.
@@ -44,7 +51,7 @@ pub trait Connector: Send + Sync + std::fmt::Debug {
     /// Continues the subscriptions of the connector that this one replaces.
     fn restore_subscriptions(&self, _subscriptions: SourceSubscriptions) {}
     /// Closes all connections and ends the processes behind them. Calls in flight may finish first.
-    async fn close(&self);
+    async fn close(&self) {}
 }
 
 /// Parameters of one discovery.
@@ -121,6 +128,8 @@ pub struct ToolCall<'a> {
 /// A request of the source's protocol that is no tool call, such as `resources/read`.
 #[derive(Debug, Clone)]
 pub struct SourceRequest<'a> {
+    /// Source that it is sent to.
+    pub source: &'a SourceId,
     /// Method of the protocol, such as `resources/read`.
     pub method: &'a str,
     /// Parameters, passed on unchanged.

@@ -1,5 +1,5 @@
 //! Documents that describe a source, for the connectors that read one: their location, versions and text, within
-//! bounds, and the operations that such a source does not support.
+//! bounds.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::time::format_duration;
-use toolcrib_core::{Code, Error, Result, ResultExt, SourceId};
+use toolcrib_core::{Code, Error, Result, ResultExt};
 use url::Url;
 
-use crate::connector::{CallFailure, Discovered, SourceRequest};
+use crate::connector::Discovered;
 
 /// Maximum size of the documents of a source, together.
 pub const MAX_DOCUMENT_BYTES: usize = 64 * 1024 * 1024;
@@ -155,10 +155,4 @@ pub async fn discover_in_time(
         Error::new(Code::ToolUnavailable, message)
     };
     tokio::time::timeout(timeout, discovery).await.map_err(timed_out)?
-}
-
-/// Failure for MCP requests to a source that is described by a document.
-pub fn unsupported_request(id: &SourceId, request: &SourceRequest<'_>) -> CallFailure {
-    let message = format!("`{id}` is not an MCP server and does not support `{}`", request.method);
-    CallFailure::Rejected(Error::new(Code::ToolNotImplemented, message))
 }

@@ -18,8 +18,8 @@ use crate::context::CallContext;
 use crate::output::CallOutput;
 use crate::trace::Trace;
 
-/// Gives the steps of a workflow access to the other sources of the registry. The context of each call carries one, so
-/// that no connector holds a reference to its registry.
+/// Gives the steps of a workflow access to the other sources of the registry. Each [`ToolCall`](crate::ToolCall) refers to one, so that no
+/// connector holds a reference to its registry.
 #[async_trait]
 pub trait ToolCaller: Send + Sync {
     /// Returns every source with default settings and overrides applied.
@@ -67,14 +67,23 @@ pub enum ResultPaging {
 #[derive(Clone)]
 pub struct ResponseRecorder {
     last_response: Arc<Mutex<Option<OperationResponse>>>,
-    /// Treats redirect responses as final instead of following them, because the step expects a redirect status.
-    pub keep_redirects: bool,
+    /// What the call does with redirect responses.
+    pub redirects: RedirectMode,
+}
+
+/// What a call does with a redirect response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RedirectMode {
+    /// Sends the request to the target.
+    Follow,
+    /// Takes it as the final response, because the step of a workflow expects a redirect status.
+    Return,
 }
 
 impl ResponseRecorder {
     /// Creates an empty recorder.
-    pub fn new(keep_redirects: bool) -> ResponseRecorder {
-        ResponseRecorder { last_response: Arc::default(), keep_redirects }
+    pub fn new(redirects: RedirectMode) -> ResponseRecorder {
+        ResponseRecorder { last_response: Arc::default(), redirects }
     }
 
     /// Replaces the recorded response.
@@ -98,7 +107,7 @@ impl ResponseRecorder {
 /// Omits the response: content of tools does not belong in logs.
 impl fmt::Debug for ResponseRecorder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ResponseRecorder").field("keep_redirects", &self.keep_redirects).finish_non_exhaustive()
+        f.debug_struct("ResponseRecorder").field("redirects", &self.redirects).finish_non_exhaustive()
     }
 }
 

@@ -18,10 +18,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use serde_json::value::{RawValue, to_raw_value};
-use toolcrib_connector::document::{DocumentVersions, discover_in_time, run_blocking, unsupported_request};
+use serde_json::value::to_raw_value;
+use toolcrib_connector::document::{DocumentVersions, discover_in_time, run_blocking};
 use toolcrib_connector::secret::SourceReferences;
-use toolcrib_connector::{CallFailure, Connector, Discovered, Discovery, SourceRequest, ToolCall, ToolResult};
+use toolcrib_connector::{CallFailure, Connector, Discovered, Discovery, ToolCall, ToolResult};
 use toolcrib_core::{Code, Result, ResultExt, Source};
 
 use crate::build_workflow_tool;
@@ -85,16 +85,4 @@ impl Connector for WorkflowConnector {
     async fn call(&self, call: &ToolCall<'_>) -> Result<ToolResult, CallFailure> {
         self.execute(call).await
     }
-
-    async fn request(&self, request: &SourceRequest<'_>) -> Result<Box<RawValue>, CallFailure> {
-        Err(unsupported_request(&self.source.id, request))
-    }
-
-    /// The source is a file; the APIs behind the steps have connectors of their own.
-    fn is_connected(&self) -> bool {
-        false
-    }
-
-    /// Nothing is held open.
-    async fn close(&self) {}
 }

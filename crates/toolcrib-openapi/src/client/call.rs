@@ -1,30 +1,43 @@
 //! Executes a tool call: from the tool's execution specification to an HTTP request, and from the response to a result.
 //!
 //! Failures are classified by the phase they happen in: before anything is sent they are inconclusive, because they say
-//! nothing about the API; after that, by what the API answered.
+//! nothing about the API; after that, by what the API answered. The order for each attempt to send is fixed: token, copy
+//! of the request, credentials, address check, send. Everything that is shown to a caller (label, URL, error body) is
+//! free of credentials or redacted.
 
-use http::HeaderMap;
+use std::borrow::Cow;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use http::StatusCode;
 use serde_json::{Map, Value, json};
 use toolcrib_connector::clock::format_limit;
-use toolcrib_connector::document::run_blocking;
-use toolcrib_connector::{CallFailure, ToolCall, ToolResult};
+use toolcrib_connector::document::{discover_in_time, run_blocking};
+use toolcrib_connector::{CallFailure, Connector, Discovered, Discovery, RedirectMode, ToolCall, ToolResult};
 use toolcrib_core::execution::{ExecutionMode, ExecutionSpec, Operation};
 use toolcrib_core::source::PollSettings;
 use toolcrib_core::text::{did_you_mean, sanitize_truncated};
 use toolcrib_core::{Code, Error, Result, ResultExt};
 
 use super::OpenApiConnector;
-use super::api_client::ApiClient;
-use super::credentials::select_auth;
+use super::credentials::{AuthValue, SelectedAuth, apply_auth, select_auth};
+use super::error_response::response_error;
 use super::poll::Poller;
 use super::request_builder::{self, build_request, operation_label};
 use super::resolved_source::ResolvedSource;
-use super::result::build_result;
+use super::result::{MAX_RESPONSE_BYTES, build_result, to_arazzo_response};
+use super::retry::{RetryState, retry_after_header};
+use super::send::{OutboundError, OutboundRequest, OutboundSender, ReceivedResponse};
 use crate::request::prepare;
 
-impl OpenApiConnector {
+#[async_trait]
+impl Connector for OpenApiConnector {
+    async fn discover(&self, discovery: Discovery) -> Result<Discovered> {
+        discover_in_time(discovery.timeout, self.discover_tools(&discovery)).await
+    }
+
     /// Executes a call until it finishes, its timeout expires, or its caller cancels.
-    pub(super) async fn execute(&self, call: &ToolCall<'_>) -> Result<ToolResult, CallFailure> {
+    async fn call(&self, call: &ToolCall<'_>) -> Result<ToolResult, CallFailure> {
         let (operation, poll) = parse_execution(call).map_err(CallFailure::Inconclusive)?;
         // Cancellation first: a call that is cancelled before it starts must not send anything.
         // One timer for everything, so that no request needs a timeout of its own.
@@ -36,6 +49,13 @@ impl OpenApiConnector {
         }
     }
 
+    /// Forgets the tokens. Calls in flight keep theirs until they end.
+    async fn close(&self) {
+        self.tokens.clear();
+    }
+}
+
+impl OpenApiConnector {
     /// Builds the request, sends it, and polls if the operation starts a job. Errors before sending are inconclusive:
     /// they say nothing about the API.
     async fn execute_operation(
@@ -117,8 +137,146 @@ fn parse_arguments(call: &ToolCall<'_>, operation: &Operation) -> Result<Map<Str
     Err(Error::new(Code::ToolInvalidInput, message).with_details(json!({ "faults": [fault] })))
 }
 
-/// Headers as name and value pairs, for runtime expressions.
-pub(super) fn header_pairs(headers: &HeaderMap) -> Vec<(String, String)> {
-    let text = |value: &http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
-    headers.iter().map(|(name, value)| (name.as_str().to_owned(), text(value))).collect()
+/// Sends the requests of one call, a job that is polled several: adds credentials, retries where that is safe, renews
+/// OAuth tokens, and classifies failures.
+#[derive(Debug)]
+pub(super) struct ApiClient<'a> {
+    pub(super) connector: &'a OpenApiConnector,
+    pub(super) resolved: &'a ResolvedSource,
+    /// Added to a copy of each request just before sending.
+    pub(super) auth: &'a SelectedAuth,
+    /// Retries stop before its deadline.
+    pub(super) call: &'a ToolCall<'a>,
+}
+
+impl ApiClient<'_> {
+    /// Sends a request until it gets a final response and returns it if its status is below 400. The caller enforces
+    /// the deadline.
+    pub(super) async fn send_with_retries(
+        &self,
+        request: &OutboundRequest,
+        is_idempotent: bool,
+    ) -> Result<ReceivedResponse, CallFailure> {
+        let mut retries = RetryState::new(is_idempotent);
+        let mut has_renewed = false;
+        loop {
+            // For each attempt: a token may expire while waiting for a retry. It usually comes from the cache.
+            let tokens = self.fetch_tokens().await.map_err(to_call_failure)?;
+            let wait = match self.send_once(request, &tokens).await {
+                Ok(received) if received.status.as_u16() < 400 => {
+                    self.record_response(request, &received);
+                    return Ok(received);
+                }
+                // A token may be revoked before it expires: renew it once.
+                Ok(received) if received.status == StatusCode::UNAUTHORIZED && !tokens.is_empty() && !has_renewed => {
+                    has_renewed = true;
+                    self.invalidate_tokens(&tokens).await;
+                    continue;
+                }
+                Ok(received) => {
+                    let retry_after = retry_after_header(&received.headers, self.connector.clock.now());
+                    let wait = retries.after_status(received.status, retry_after, self.remaining());
+                    wait.ok_or_else(|| {
+                        self.record_response(request, &received);
+                        self.rejection(request, &received, retry_after)
+                    })
+                }
+                Err(error) => {
+                    let wait = match &error {
+                        OutboundError::Rejected(_) => None,
+                        OutboundError::Unreachable(_) => retries.after_connect_failure(self.remaining()),
+                        OutboundError::Interrupted(_) => retries.after_interrupted_response(self.remaining()),
+                    };
+                    wait.ok_or_else(|| to_call_failure(error))
+                }
+            };
+            // `wait` is an error if there is no retry; otherwise it ends before the deadline.
+            tokio::time::sleep(wait?).await;
+        }
+    }
+
+    /// Time until the deadline.
+    pub(super) fn remaining(&self) -> Duration {
+        self.call.deadline.remaining()
+    }
+
+    /// Hands the response to the workflow step, if there is one.
+    fn record_response(&self, request: &OutboundRequest, received: &ReceivedResponse) {
+        if let Some(recorder) = self.call.response_recorder {
+            recorder.record(to_arazzo_response(request, received));
+        }
+    }
+
+    /// Adds credentials and trace headers, and sends the request once.
+    async fn send_once(&self, request: &OutboundRequest, tokens: &[String]) -> Result<ReceivedResponse, OutboundError> {
+        // A copy: credentials must not remain in the request, which is used again for retries and messages.
+        let mut authorized = request.clone();
+        apply_auth(&self.auth.values, tokens, &mut authorized.url, &mut authorized.headers)
+            .map_err(OutboundError::Rejected)?;
+        if let Some(trace) = self.call.span {
+            trace.add_to_headers(&mut authorized.headers);
+        }
+        // Credentials are added before the policy is checked, because they may change the URL.
+        let sender = OutboundSender {
+            clients: &self.connector.clients,
+            url_policy: &self.resolved.url_policy,
+            connect_timeout: self.connector.source.settings.connect_timeout(),
+            max_response_bytes: MAX_RESPONSE_BYTES,
+        };
+        let redirects = self.call.response_recorder.map_or(RedirectMode::Follow, |recorder| recorder.redirects);
+        let mut received = match redirects {
+            RedirectMode::Follow => sender.send(authorized).await?,
+            RedirectMode::Return => sender.send_without_redirects(authorized).await?,
+        };
+        // The URL appears in the result, and a path may contain a secret.
+        if let Cow::Owned(redacted) = self.connector.references.redactor().redact(&received.shown_url) {
+            received.shown_url = redacted;
+        }
+        Ok(received)
+    }
+
+    /// OAuth tokens for the request, from the cache or the token endpoint. Adds them to the redactor.
+    async fn fetch_tokens(&self) -> Result<Vec<String>, OutboundError> {
+        let OpenApiConnector { source, clients, tokens, references, .. } = self.connector;
+        let tokens = tokens.tokens_for(&self.auth.values, clients, source.settings.connect_timeout()).await?;
+        tokens.iter().for_each(|token| references.add_credential(token));
+        Ok(tokens)
+    }
+
+    /// Drops rejected tokens from the cache.
+    async fn invalidate_tokens(&self, tokens: &[String]) {
+        let grants = self.auth.values.iter().filter_map(|value| match value {
+            AuthValue::Oauth2(grant) => Some(grant),
+            AuthValue::Bearer(_) | AuthValue::Basic { .. } | AuthValue::ApiKey { .. } => None,
+        });
+        // Tokens are in the order of the OAuth values.
+        for (grant, token) in grants.zip(tokens) {
+            self.connector.tokens.invalidate(grant, token).await;
+        }
+    }
+
+    /// Builds the error for a final response of 400 and above. Gateway errors count against the source, others do not.
+    fn rejection(
+        &self,
+        request: &OutboundRequest,
+        received: &ReceivedResponse,
+        retry_after: Option<Duration>,
+    ) -> CallFailure {
+        let error = response_error(&request.label, received, retry_after, self.auth.missing.as_deref());
+        // An API may echo credentials in its error.
+        let error = self.connector.references.redactor().redact_error(error);
+        match received.status.as_u16() {
+            // A gateway in front of the API says that the API does not respond, unless it asks to wait.
+            502..=504 if error.code != Code::RateLimited => CallFailure::Unavailable(error),
+            _ => CallFailure::Rejected(error),
+        }
+    }
+}
+
+/// Classifies a request without a response.
+fn to_call_failure(error: OutboundError) -> CallFailure {
+    match error {
+        OutboundError::Rejected(error) => CallFailure::Rejected(error),
+        OutboundError::Unreachable(error) | OutboundError::Interrupted(error) => CallFailure::Unavailable(error),
+    }
 }

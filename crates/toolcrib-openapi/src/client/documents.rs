@@ -1,5 +1,5 @@
-//! Loads the documents of a source: the one it names and those referenced from it. Bounded in number and size, and
-//! restricted to the origin or directory of the main document and to `allow_refs`.
+//! Discovery: loads the documents of a source, the one it names and those referenced from it, and has them converted.
+//! Bounded in number and size, and restricted to the origin or directory of the main document and to `allow_refs`.
 //!
 //! Two passes. [`DocumentLoader::check_unchanged`] asks for every document of the last discovery with its `ETag`, or
 //! compares hashes; if nothing has changed, nothing is parsed. Otherwise [`DocumentLoader::load`] is called for the
@@ -18,10 +18,11 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use toolcrib_connector::document::{
-    DocumentLocation, DocumentVersion, DocumentVersions, MAX_DOCUMENT_BYTES, read_file, unreadable_error,
+    DocumentLocation, DocumentVersion, DocumentVersions, MAX_DOCUMENT_BYTES, read_file, run_blocking, unreadable_error,
 };
 use toolcrib_connector::redact::Redactor;
 use toolcrib_connector::trace::Trace;
+use toolcrib_connector::{Discovered, Discovery};
 use toolcrib_core::source::SourceKind;
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::{Code, Error, Result};
@@ -31,6 +32,7 @@ use super::OpenApiConnector;
 use super::fetch::{DocumentFetch, FetchedDocument};
 use super::resolved_source::ResolvedSource;
 use super::send::{display_url, strip_login};
+use crate::{ConversionOptions, ConvertedDocument, DocumentSet, convert, parse};
 
 /// Maximum number of documents of a source, the main one included. Each is a request, and a server could make up new
 /// references without end.
@@ -40,6 +42,61 @@ const PLACEHOLDER_HOST: &str = "document.invalid";
 /// Version of the conversion from documents to tools. Raise the last number whenever the same documents give other
 /// tools: stored versions of another reader count as outdated.
 const READER_VERSION: &str = concat!("openapi ", env!("CARGO_PKG_VERSION"), "/2");
+
+impl OpenApiConnector {
+    /// Reads the documents and converts their operations, unless nothing has changed since the last discovery.
+    pub(super) async fn discover_tools(&self, discovery: &Discovery) -> Result<Discovered> {
+        // Ask the servers of all known documents for changes before parsing anything.
+        let resolved = ResolvedSource::resolve(&self.source, &discovery.references)?;
+        let documents = DocumentLoader::new(self, &resolved, discovery.trace.as_ref())?;
+        if let Some(known) = &discovery.known_versions
+            && let Some(versions) = documents.check_unchanged(known).await?
+        {
+            return Ok(Discovered { unchanged: true, versions: Some(versions), ..Discovered::default() });
+        }
+        // Load and parse everything, then convert.
+        let set = load_documents(&documents).await?;
+        // On a blocking thread: the largest known documents have more than a thousand operations.
+        let source = self.source.clone();
+        let converted = run_blocking(move || {
+            // From the declared source: resolved references must not reach the manifest.
+            let SourceKind::OpenApi(openapi) = &source.kind else { return Ok(ConvertedDocument::default()) };
+            convert(&set, ConversionOptions { source: &source.id, openapi })
+        });
+        let converted = converted.await?;
+        let ConvertedDocument { tools, skipped, summary: about, server_origins: servers } = converted;
+        Ok(Discovered { tools, skipped, about, servers, versions: documents.versions(), ..Discovered::default() })
+    }
+}
+
+/// Loads the main document and everything it references. A referenced document that cannot be loaded is recorded with
+/// its error; only the operations that need it are skipped.
+async fn load_documents(documents: &DocumentLoader<'_>) -> Result<DocumentSet> {
+    // The main document is required.
+    let text = documents.load(documents.main_url()).await?;
+    let url = documents.main_url().clone();
+    // `missing` are the documents that the ones read so far refer to; sorted, so that the order is the same each time.
+    let (mut set, mut missing) = run_blocking(move || {
+        let set = DocumentSet::new(url.clone(), parse(&text)?);
+        let missing = set.missing_from(&url);
+        Ok((set, missing))
+    })
+    .await?;
+    // Referenced documents are optional; each may reference more.
+    while let Some(url) = missing.pop_first() {
+        let text = documents.load(&url).await;
+        let found;
+        (set, found) = run_blocking(move || {
+            let document = text.and_then(|text| parse(&text));
+            set.add(&url, document.map_err(|error| error.message));
+            let found = set.missing_from(&url);
+            Ok((set, found))
+        })
+        .await?;
+        missing.extend(found);
+    }
+    Ok(set)
+}
 
 /// Loads the documents of one discovery. The caller bounds the time.
 #[derive(Debug)]

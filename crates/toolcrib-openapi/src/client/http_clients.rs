@@ -7,24 +7,11 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use reqwest::{Client, redirect};
-use toolcrib_connector::address_policy::{NoLinkLocalResolver, PublicOnlyResolver};
+use toolcrib_connector::address_policy::{NetworkScope, NoLinkLocalResolver, PublicOnlyResolver};
 use toolcrib_core::{Code, Result, ResultExt};
 
-/// Addresses that a request may reach. Each scope has its own client, so that a pooled connection to a private address
-/// is never reused by a request that could not have opened it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum NetworkScope {
-    /// No restriction.
-    Anywhere,
-    /// Names never resolve to link-local addresses. A proxy may resolve names itself, so well-known metadata host names
-    /// are blocked beforehand.
-    NotLinkLocal,
-    /// Names resolve to public addresses only, checked by the connection's own resolver. No proxy: it would resolve
-    /// names unchecked.
-    PublicOnly,
-}
-
-/// Clients by scope and connect timeout.
+/// Clients by scope and connect timeout. Each scope has its own, so that a pooled connection to a private address is never
+/// reused by a request that could not have opened it.
 #[derive(Debug, Default)]
 pub struct OpenApiClients(Mutex<HashMap<(NetworkScope, Duration), Client>>);
 

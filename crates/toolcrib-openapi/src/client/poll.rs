@@ -21,11 +21,10 @@ use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::{Code, Error, Result, percent};
 use url::Url;
 
-use super::api_client::ApiClient;
-use super::call::header_pairs;
+use super::call::ApiClient;
 use super::error_response::{find_reason, truncate_body};
 use super::request_builder::{build_get, check_plain_url, parse_declared_url};
-use super::result::{build_result, build_result_from};
+use super::result::{build_result, build_result_from, header_pairs};
 use super::retry::retry_after_header;
 use super::send::{OutboundRequest, ReceivedResponse};
 use crate::expression::{self, Scope, evaluate, is_expression};

@@ -11,7 +11,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
@@ -20,7 +20,6 @@ use toolcrib_core::execution::OperationResponse;
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::{Code, Error, Result, ResultExt};
 
-use super::call::header_pairs;
 use super::send::{OutboundRequest, ReceivedResponse};
 
 /// Maximum size of a response body; text beyond it is an error, binary content is described.
@@ -140,6 +139,12 @@ pub(super) fn to_arazzo_response(request: &OutboundRequest, received: &ReceivedR
     let url = request.url.to_string();
     let method = request.method.to_string();
     OperationResponse { status: status.as_u16(), headers: header_pairs(headers), body: value, url, method }
+}
+
+/// Headers as name and value pairs, for runtime expressions.
+pub(super) fn header_pairs(headers: &HeaderMap) -> Vec<(String, String)> {
+    let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+    headers.iter().map(|(name, value)| (name.as_str().to_owned(), text(value))).collect()
 }
 
 /// Builds the result from a part of a response: the outcome of a polled job.

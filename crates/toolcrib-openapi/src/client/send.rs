@@ -1,7 +1,7 @@
 //! Sends one HTTP request: with the client for its network scope, through permitted redirects, reading a response of
 //! bounded size.
 //!
-//! No retries and no credentials here: `api_client` adds both. Redirects are followed here and not by the HTTP client,
+//! No retries and no credentials here: `call` adds both. Redirects are followed here and not by the HTTP client,
 //! because each target must be checked and loses the headers that are for the first server.
 
 use std::time::Duration;
@@ -9,13 +9,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, LOCATION};
 use http::{HeaderMap, Method, StatusCode};
-use toolcrib_connector::address_policy::find_blocked_address;
+use toolcrib_connector::address_policy::{BlockedAddress, NetworkScope, find_blocked_address};
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::time::format_duration;
 use toolcrib_core::{Code, Error};
 use url::Url;
 
-use super::http_clients::{NetworkScope, OpenApiClients};
+use super::http_clients::OpenApiClients;
 use super::url_policy::UrlPolicy;
 
 /// Redirects followed for one request; login pages that redirect to themselves end here.
@@ -256,10 +256,7 @@ fn rejected_error(request: &OutboundRequest, what: &str) -> OutboundError {
 }
 
 /// Error for a request that the address policy blocks.
-fn forbidden_error(
-    request: &OutboundRequest,
-    blocked: &toolcrib_connector::address_policy::BlockedAddress,
-) -> OutboundError {
+fn forbidden_error(request: &OutboundRequest, blocked: &BlockedAddress) -> OutboundError {
     let message = format!("`{}` is not sent: {blocked}", request.label);
     OutboundError::Rejected(Error::new(Code::ToolUnavailable, message).with_retryable(false))
 }

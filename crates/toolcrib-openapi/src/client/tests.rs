@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
-use toolcrib_connector::{CallContext, CallDeadline};
+use toolcrib_connector::{CallContext, CallDeadline, CallFailure, Connector, ToolCall};
 use toolcrib_core::execution::{ExecutionMode, ExecutionSpec, Operation};
 use toolcrib_core::source::{OpenApiSource, SourceKind, SourceSettings};
 use toolcrib_core::{Code, SourceId};

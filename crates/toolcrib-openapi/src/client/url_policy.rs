@@ -11,11 +11,9 @@
 //! any, with `allow_private: true`         any address
 //! ```
 
-use toolcrib_connector::address_policy::{BlockedAddress, check_not_link_local, check_url};
+use toolcrib_connector::address_policy::{BlockedAddress, NetworkScope, check_url};
 use toolcrib_core::source::OpenApiSource;
 use url::{Origin, Url};
-
-use super::http_clients::NetworkScope;
 
 /// Address rules of one source.
 #[derive(Debug)]
@@ -37,21 +35,20 @@ impl UrlPolicy {
 
     /// Scope for a request to a declared server, or why it is blocked.
     pub(super) fn scope_for(&self, url: &Url) -> Result<NetworkScope, BlockedAddress> {
-        if self.allow_private || self.configured_origins.contains(&url.origin()) {
-            check_url(url, true)?;
-            return Ok(NetworkScope::Anywhere);
-        }
-        if self.has_remote_document {
-            return self.scope_for_redirect(url);
-        }
-        check_not_link_local(url)?;
-        Ok(NetworkScope::NotLinkLocal)
+        let scope = if self.allow_private || self.configured_origins.contains(&url.origin()) {
+            NetworkScope::Anywhere
+        } else if self.has_remote_document {
+            NetworkScope::PublicOnly
+        } else {
+            NetworkScope::NotLinkLocal
+        };
+        check_url(url, scope).map(|()| scope)
     }
 
     /// Scope for a redirect to another server, or why it is blocked. A response is trusted less than the document.
     pub(super) fn scope_for_redirect(&self, url: &Url) -> Result<NetworkScope, BlockedAddress> {
-        check_url(url, self.allow_private)?;
-        Ok(if self.allow_private { NetworkScope::Anywhere } else { NetworkScope::PublicOnly })
+        let scope = if self.allow_private { NetworkScope::Anywhere } else { NetworkScope::PublicOnly };
+        check_url(url, scope).map(|()| scope)
     }
 }
 

@@ -7,7 +7,7 @@
 
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
-use toolcrib_connector::{CallContext, CallDeadline, CallRequest, ResponseRecorder, ResultPaging};
+use toolcrib_connector::{CallContext, CallDeadline, CallRequest, RedirectMode, ResponseRecorder, ResultPaging};
 use toolcrib_core::execution::OperationResponse;
 use toolcrib_core::principal::Principal;
 use toolcrib_core::text::sanitize_truncated;
@@ -36,7 +36,7 @@ impl WorkflowRun<'_> {
         self.report_progress(call, tool);
         // The step is a call like any other: policy, breaker and statistics apply, with the caller's consent and
         // deadline.
-        let recorder = ResponseRecorder::new(expects_redirect(call.step));
+        let recorder = ResponseRecorder::new(redirect_mode(call.step));
         let caller = &self.call.context;
         let context = CallContext {
             caller: delegate_caller(&caller.caller, &self.connector.source.id),
@@ -142,17 +142,18 @@ fn delegate_caller(caller: &Principal, workflow: &SourceId) -> Principal {
     })
 }
 
-/// Whether a criterion of the step compares the status with a redirect, so that redirects must not be followed.
-fn expects_redirect(step: &WorkflowStep) -> bool {
+/// Redirects are not followed if a criterion of the step compares the status with one.
+fn redirect_mode(step: &WorkflowStep) -> RedirectMode {
     let actions = step.on_success.iter().chain(&step.on_failure);
     let mut criteria = step.success_criteria.iter().chain(actions.flat_map(|action| &action.criteria));
-    criteria.any(|criterion| match criterion.context() {
+    let expects_redirect = criteria.any(|criterion| match criterion.context() {
         Some(context) => {
             context.trim() == "$statusCode"
                 && REDIRECT_STATUSES.iter().any(|status| criterion.condition.contains(status))
         }
         None => compares_with_redirect(&criterion.condition),
-    })
+    });
+    if expects_redirect { RedirectMode::Return } else { RedirectMode::Follow }
 }
 
 /// Statuses of redirects that the HTTP client would follow.

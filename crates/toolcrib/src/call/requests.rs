@@ -54,7 +54,7 @@ impl Registry {
             Some(deadline) => deadline.compared_with(call_timeout),
             None => CallDeadline::for_source(call_timeout, Duration::ZERO),
         };
-        let request = SourceRequest { method, params, deadline, context };
+        let request = SourceRequest { source: id, method, params, deadline, context };
         self.dispatcher.send_request(source, request).await
     }
 }

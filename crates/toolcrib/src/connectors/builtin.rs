@@ -301,8 +301,6 @@ impl Connector for BuiltinConnector {
     fn is_connected(&self) -> bool {
         true
     }
-
-    async fn close(&self) {}
 }
 
 impl std::fmt::Debug for RegisteredBuiltin {

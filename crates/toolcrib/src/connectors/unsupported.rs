@@ -26,12 +26,6 @@ impl Connector for UnsupportedConnector {
     async fn request(&self, _: &SourceRequest<'_>) -> Result<Box<RawValue>, CallFailure> {
         Err(CallFailure::Rejected(missing_feature_error(self.feature)))
     }
-
-    fn is_connected(&self) -> bool {
-        false
-    }
-
-    async fn close(&self) {}
 }
 
 /// Error for what needs a cargo feature of the crate `toolcrib` that this program was built without.

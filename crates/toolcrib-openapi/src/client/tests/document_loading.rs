@@ -2,8 +2,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use toolcrib_connector::document::DocumentVersions;
+use toolcrib_connector::{Discovered, Discovery};
+use toolcrib_core::Result;
 use toolcrib_core::source::Auth;
 
+use super::documents::DocumentLoader;
+use super::resolved_source::ResolvedSource;
 use super::*;
 
 fn source_at(document: &str) -> OpenApiSource {

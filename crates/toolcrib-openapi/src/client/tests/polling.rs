@@ -1,3 +1,4 @@
+use serde_json::value::RawValue;
 use toolcrib_connector::ProgressListener;
 use toolcrib_core::source::{Auth, PollSettings};
 

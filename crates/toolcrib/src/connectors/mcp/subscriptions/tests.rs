@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use tokio::sync::broadcast;
 use tokio::time::advance;
 use toolcrib_config::Config;
-use toolcrib_testkit::observe::read_lines;
+use toolcrib_testkit::observe::{TEST_TIMEOUT, read_lines, wait_until};
 
 use super::*;
 use crate::CallContext;
@@ -54,7 +54,8 @@ async fn send_request(connector: &McpConnector, method: &str) -> Result<Box<RawV
     let context = CallContext { client: Some(ClientId(1)), ..CallContext::default() };
     let params = to_raw_value(&json!({ "uri": RESOURCE_URI })).unwrap();
     let deadline = CallDeadline::after(Duration::from_secs(20));
-    connector.request(&SourceRequest { method, params: Some(&params), deadline, context: &context }).await
+    let source = &connector.source.id;
+    connector.request(&SourceRequest { source, method, params: Some(&params), deadline, context: &context }).await
 }
 
 #[tokio::test]
@@ -66,9 +67,7 @@ async fn a_server_is_told_to_unsubscribe_while_the_connection_is_locked() {
     let locked = connector.pool.shared.connection.lock().await;
     let unsubscribing = send_request(&connector, "resources/unsubscribe");
     let releasing = async {
-        while connector.pool.shared.subscriptions.has_any() {
-            tokio::task::yield_now().await;
-        }
+        wait_until("it is unsubscribed", || !connector.pool.shared.subscriptions.has_any()).await;
         drop(locked);
     };
     tokio::join!(unsubscribing, releasing).0.unwrap();
@@ -88,14 +87,10 @@ async fn no_server_is_started_for_a_disconnected_client() {
     connector.pool.shared.subscriptions.add(RESOURCE_URI, None).unwrap().commit();
     pooled.subscriptions.add(RESOURCE_URI, Some(client)).unwrap().commit();
     let disconnecting = async {
-        while read_lines(&home.path().join("starts")).is_empty() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        wait_until("the server has started", || !read_lines(&home.path().join("starts")).is_empty()).await;
         connector.client_disconnected(client).await;
     };
-    timeout(Duration::from_secs(20), async { tokio::join!(connector.restore_connections(), disconnecting) })
-        .await
-        .unwrap();
+    timeout(TEST_TIMEOUT, async { tokio::join!(connector.restore_connections(), disconnecting) }).await.unwrap();
     assert_eq!(read_lines(&home.path().join("starts")).len(), 1, "only for the shared connection");
     assert!(connector.has_outdated_subscriptions(), "the shared connection still has a subscription");
     connector.close().await;
