@@ -4,7 +4,6 @@ use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use toolcrib_testkit::{observe, programs};
@@ -204,7 +203,7 @@ fn calls_during_shutdown(steps: u32, calls: usize) -> Vec<(CallProtocol, RawHttp
         CallProtocol::Rest,
         CallProtocol::Session,
     ];
-    let (responses, signalled_at) = thread::scope(|scope| {
+    let responses = thread::scope(|scope| {
         let url = &server.url;
         let call: Vec<_> = protocols
             .into_iter()
@@ -214,13 +213,9 @@ fn calls_during_shutdown(steps: u32, calls: usize) -> Vec<(CallProtocol, RawHttp
             .collect();
         wait_until("all calls to be in flight", || read_or_empty(&log).matches("tools/call").count() == calls);
         server.signal("TERM");
-        let signalled_at = Instant::now();
-        let responses = call.into_iter().map(|(protocol, call)| (protocol, call.join().unwrap())).collect();
-        (responses, signalled_at)
+        call.into_iter().map(|(protocol, call)| (protocol, call.join().unwrap())).collect()
     });
     assert_eq!(server.wait_for_exit().code(), Some(0), "{}", read_or_empty(&workspace.path("serve.log")));
-    // The drain timeout is ten seconds; a busy machine needs some more to start and notice the shutdown.
-    assert!(signalled_at.elapsed() < Duration::from_secs(20), "{:?}", signalled_at.elapsed());
     wait_until("its processes to end", || workspace.process_count() == 0);
     responses
 }

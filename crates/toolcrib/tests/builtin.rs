@@ -11,7 +11,7 @@ mod url_fetch;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -22,7 +22,9 @@ use toolcrib_core::policy::Verdict;
 use toolcrib_core::source::BuiltinSource;
 use toolcrib_core::{Code, Error, Timestamp};
 use toolcrib_testkit::http_server::{HttpReply, LoopbackServer};
-use toolcrib_testkit::observe::{is_running, wait_until};
+use toolcrib_testkit::observe::{is_running, read_lines, wait_until};
+
+use crate::support::skip_time;
 
 #[tokio::test]
 async fn current_time_formats_the_time_of_the_context() {

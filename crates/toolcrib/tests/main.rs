@@ -8,7 +8,16 @@ mod builtin;
 mod examples;
 mod formats;
 mod guard;
-mod openapi;
+/// OpenAPI and workflow sources through the registry: documents are discovered, and calls send the described requests.
+mod openapi {
+    mod support;
+
+    mod documents;
+    mod recorded_documents;
+    mod requests;
+    mod serialization;
+    mod workflow;
+}
 mod registry;
 mod search;
 mod store;

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -15,7 +16,9 @@ use toolcrib::testkit::{ConnectorFactory, ScriptedSource, open_with_connectors};
 use toolcrib::{CallOutput, Principal, Refresh, RefreshOutcome, Registry, RegistryOptions};
 use toolcrib_testkit::programs;
 
-pub(crate) use toolcrib_testkit::observe::{is_running, read_lines, send_signal, wait_until};
+pub(crate) use toolcrib_testkit::observe::{
+    TEST_TIMEOUT, is_running, read_lines, send_signal, wait_until, wait_until_async,
+};
 pub(crate) use toolcrib_testkit::programs::{scripted_source, with_settings};
 
 /// A registry over scripted sources, with its clock and its store in memory.
@@ -200,4 +203,12 @@ pub(crate) async fn open_scripted(flags: &[&str], settings: Value) -> SqliteRegi
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
     let source = with_settings(scripted_source(&flags), settings);
     SqliteRegistry::open_in(home, json!({"s": source})).await
+}
+
+/// Moves the clock of the runtime forward, so that deadlines pass at once. Unlike a paused clock it does not skip waits for
+/// files and processes. For a test on one thread with the real clock.
+pub(crate) async fn skip_time(duration: Duration) {
+    tokio::time::pause();
+    tokio::time::advance(duration).await;
+    tokio::time::resume();
 }

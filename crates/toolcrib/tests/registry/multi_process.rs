@@ -3,7 +3,6 @@
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -13,7 +12,8 @@ use toolcrib::registry::{DiscoveryStatus, HistoryQuery, RegistryNotice};
 use toolcrib_testkit::programs;
 
 use crate::support::{
-    cached_tools, force_refresh, id, list_tools, open_at, read_lines, scripted_source, wait_until, with_settings,
+    TEST_TIMEOUT, cached_tools, force_refresh, id, list_tools, open_at, read_lines, scripted_source, wait_until,
+    with_settings,
 };
 
 /// Creates a data directory with a configuration file and opens a registry on it.
@@ -42,7 +42,7 @@ fn write_tool_list(home: &Path, names: &[&str]) {
 }
 
 #[tokio::test]
-async fn a_change_by_another_process_is_noticed_within_two_seconds() {
+async fn a_change_by_another_process_is_noticed() {
     let (home, registry) = open_with_config(|home| {
         write_tool_list(home, &["old"]);
         json!({"s": scripted_source(&["--change-file", home.join("list").to_str().unwrap()])})
@@ -53,11 +53,9 @@ async fn a_change_by_another_process_is_noticed_within_two_seconds() {
     write_tool_list(home.path(), &["new"]);
     let mut notices = registry.subscribe();
     let output = json_output(spawn_toolcrib(home.path(), &["refresh", "s", "--force"]));
-    let done = Instant::now();
     assert_eq!(output["results"][0]["added"], json!(["s__new"]), "{output}");
     let changed = async { while !matches!(notices.recv().await.unwrap(), RegistryNotice::CatalogChanged) {} };
-    tokio::time::timeout(Duration::from_secs(20), changed).await.unwrap();
-    assert!(done.elapsed() < Duration::from_secs(2), "{:?}", done.elapsed());
+    tokio::time::timeout(TEST_TIMEOUT, changed).await.unwrap();
     assert_eq!(cached_tools(&registry), ["s__new"]);
     assert_eq!(
         registry.history().records(&HistoryQuery::after(0)).await.unwrap().len(),

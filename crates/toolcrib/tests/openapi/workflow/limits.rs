@@ -10,6 +10,7 @@ use toolcrib::{CallContext, Code};
 use toolcrib_testkit::http_server::{HttpReply, LoopbackServer};
 
 use super::{buy_workflow, list_step, open_shop_with_workflow, order_step, order_step_with, run_buy, run_buy_with};
+use crate::openapi::support::run_past_deadline;
 
 fn start_silent_orders() -> LoopbackServer {
     LoopbackServer::start(|request| match request.method.as_str() {
@@ -23,9 +24,9 @@ async fn the_timeout_covers_all_steps_together() {
     let server = start_silent_orders();
     let registry =
         open_shop_with_workflow(&server, &buy_workflow(json!([list_step(), order_step()]), json!({})), json!({})).await;
-    let options =
-        CallContext { deadline: Some(CallDeadline::after(Duration::from_millis(800))), ..CallContext::default() };
-    let error = run_buy_with(&registry, options).await.unwrap_err();
+    let deadline = Some(CallDeadline::after(Duration::from_secs(40)));
+    let call = run_buy_with(&registry, CallContext { deadline, ..CallContext::default() });
+    let error = run_past_deadline(&server, 2, call).await.unwrap_err();
     assert_eq!((error.code, error.details), (Code::ToolExecutionFailed, Some(json!({ "step": "order" }))));
     assert!(error.message.starts_with("the workflow `buy` did not finish within"), "{}", error.message);
     assert!(error.message.ends_with("it reached step `order`"), "{}", error.message);
@@ -35,9 +36,9 @@ async fn the_timeout_covers_all_steps_together() {
 async fn a_step_has_no_more_time_than_its_source_allows() {
     let server = start_silent_orders();
     let workflow = buy_workflow(json!([list_step(), order_step()]), json!({}));
-    let registry = open_shop_with_workflow(&server, &workflow, json!({ "call_timeout": "400ms" })).await;
-    let error = run_buy(&registry).await.unwrap_err();
-    assert!(error.message.contains("failed at step `order`: `POST /orders` timed out after 400ms"), "{error}");
+    let registry = open_shop_with_workflow(&server, &workflow, json!({ "call_timeout": "40s" })).await;
+    let error = run_past_deadline(&server, 2, run_buy(&registry)).await.unwrap_err();
+    assert!(error.message.contains("failed at step `order`: `POST /orders` timed out after 40s"), "{error}");
 }
 
 #[tokio::test]
