@@ -10,7 +10,7 @@ pub mod outline;
 pub mod render;
 pub mod search;
 pub mod summary;
-pub mod tokens;
+pub mod token_count;
 
 pub use catalog::{
     CallSpec, Catalog, CatalogSource, Segment, SegmentEntry, SourceOptions, ToolRef, ToolStatus, View, ViewKey,

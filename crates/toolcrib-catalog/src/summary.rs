@@ -20,7 +20,7 @@ use serde::Serialize;
 use toolcrib_core::error::{Code, Error, Result};
 
 use crate::View;
-use crate::tokens;
+use crate::token_count;
 
 /// Maximum number of tokens of a summary; at least 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,7 +71,7 @@ impl View {
         let sources = selection::select_sources(self);
         let text = layout::render_text(&sources, budget.tokens());
         let tools = sources.iter().map(|source| source.tool_count).sum();
-        Summary { tokens: tokens::count(&text), text, tokens_full: self.full_token_count(), tools }
+        Summary { tokens: token_count::count(&text), text, tokens_full: self.full_token_count(), tools }
     }
 }
 

@@ -39,7 +39,7 @@ fn search_discovers_sources_and_prints_one_line_per_hit() {
     assert!(hit["score"].as_f64().unwrap() > 0.0);
     assert_eq!(found["hint"], Value::Null);
     let lines = project.run(&["search", "read_file", "--cached"]).assert_code(0).stdout.clone();
-    assert_eq!(found["tokens"], toolcrib::catalog::tokens::count(lines.trim_end()));
+    assert_eq!(found["tokens"], toolcrib::catalog::token_count::count(lines.trim_end()));
 }
 
 #[test]

@@ -16,8 +16,8 @@ use std::collections::BTreeMap;
 use toolcrib_core::source::{Auth, KeyLocation};
 
 use super::header::{check_header_name, check_header_value};
-use super::node::{ConfigNode, join_key};
 use super::reader::{ConfigReader, Section, format_alternatives};
+use super::syntax::{ConfigNode, join_key};
 use super::url_check;
 
 /// Authentication methods that a kind of source supports.

@@ -16,8 +16,8 @@ mod variables;
 
 use std::path::{Path, PathBuf};
 
-use super::node::{self, ConfigNode, join_key};
 use super::reader::ConfigReader;
+use super::syntax::{self, ConfigNode, join_key};
 use super::{Config, ConfigDiagnostic, ConfigDialect, ConfiguredSource, Syntax, read_sources};
 
 pub(super) use rewrite::rewrite;
@@ -116,7 +116,7 @@ impl McpClientKind {
         base_dir: &Path,
         project: &Path,
     ) -> Result<ImportedConfig, Vec<ConfigDiagnostic>> {
-        let root = node::parse(text, file, self.syntax(file))?;
+        let root = syntax::parse(text, file, self.syntax(file))?;
         Ok(self.read_node(&root, file, base_dir, project))
     }
 
@@ -127,7 +127,7 @@ impl McpClientKind {
         base_dir: &Path,
         project: &Path,
     ) -> Result<ImportedConfig, Vec<ConfigDiagnostic>> {
-        let root = node::parse(text, file, Syntax::from_file_name(file))?;
+        let root = syntax::parse(text, file, Syntax::from_file_name(file))?;
         // `sources` is a key that only Toolcrib's own files have.
         if root.get("sources").is_some() {
             let config = Config::from_node(&root, file, base_dir, ConfigDialect::Toolcrib)?;
@@ -139,7 +139,7 @@ impl McpClientKind {
     /// Detects the client of a file by its name and its keys. A text that does not parse counts as empty.
     /// Falls back to Claude Desktop, which keeps its servers under `mcpServers` like most clients.
     pub fn detect(text: &str, file: &str) -> McpClientKind {
-        let root = node::parse(text, file, Syntax::from_file_name(file)).unwrap_or(ConfigNode::null(1));
+        let root = syntax::parse(text, file, Syntax::from_file_name(file)).unwrap_or(ConfigNode::null(1));
         McpClientKind::detect_from_node(file, &root)
     }
 

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use toolcrib_core::text::sanitize_truncated;
 
-use super::node::join_key;
 use super::reader::{ConfigReader, Section};
+use super::syntax::join_key;
 use crate::reference::{ReferencePart, split_references};
 
 /// Reads and checks the key `headers` of a source.

@@ -21,7 +21,7 @@
 //! defaults: { ttl: 10m }
 //! ```
 
-pub mod client;
+pub mod client_import;
 pub mod diagnostic;
 pub mod overrides;
 pub mod reference;
@@ -33,7 +33,6 @@ mod export;
 mod header;
 mod inline_source;
 mod narrowing;
-pub(crate) mod node;
 mod openapi;
 mod path;
 mod reader;
@@ -41,6 +40,7 @@ mod secret_mask;
 mod settings;
 mod source;
 mod source_keys;
+pub(crate) mod syntax;
 mod trust;
 mod url_check;
 
@@ -48,18 +48,18 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
-pub use client::McpClientKind;
+pub use client_import::McpClientKind;
 pub use diagnostic::ConfigDiagnostic;
 pub use export::{export, export_json, masked_keys};
 pub use inline_source::parse_source;
 pub use narrowing::Narrowing;
-pub use node::yaml_to_json;
 pub use overrides::{Override, Overrides, overrides_from_env};
 pub use source_keys::Secrets;
+pub use syntax::yaml_to_json;
 pub use trust::{LocalDocument, TrustedFile, settings_to_trust};
 
-use node::{ConfigNode, NodeEntry, NodeValue, join_key};
 use reader::ConfigReader;
+use syntax::{ConfigNode, NodeEntry, NodeValue, join_key};
 use toolcrib_core::name_variants;
 use toolcrib_core::source::{Source, SourceId, SourceSettings};
 
@@ -211,7 +211,7 @@ impl Config {
     /// Fails with all errors outside of single sources; a source with errors is part of the result.
     pub fn read(text: &str, file: &str, base_dir: &Path) -> Result<Config, Vec<ConfigDiagnostic>> {
         let syntax = Syntax::from_file_name(file);
-        let root = node::parse(text, file, syntax)?;
+        let root = syntax::parse(text, file, syntax)?;
         Config::from_node(&root, file, base_dir, ConfigDialect::detect(file, &root))
     }
 
@@ -226,7 +226,7 @@ impl Config {
         syntax: Syntax,
         dialect: ConfigDialect,
     ) -> Result<Config, Vec<ConfigDiagnostic>> {
-        Config::from_node(&node::parse(text, file, syntax)?, file, base_dir, dialect)
+        Config::from_node(&syntax::parse(text, file, syntax)?, file, base_dir, dialect)
     }
 
     /// Reads all top-level keys. Continues after errors, so that one pass reports them all.
@@ -395,7 +395,7 @@ fn read_sources(
         let node = match reader.dialect {
             ConfigDialect::Toolcrib => &entry.node,
             ConfigDialect::Client => {
-                rewritten = client::rewrite(&mut source_reader, client, &entry.node, &path);
+                rewritten = client_import::rewrite(&mut source_reader, client, &entry.node, &path);
                 &rewritten
             }
         };

@@ -11,8 +11,8 @@
 use toolcrib_core::policy::Rules;
 use toolcrib_core::source::SourceId;
 
-use super::node::ConfigNode;
 use super::reader::ConfigReader;
+use super::syntax::ConfigNode;
 use super::{ConfigDiagnostic, ConfiguredSource, settings, source};
 
 /// Restriction in one file of a source that another file declares.

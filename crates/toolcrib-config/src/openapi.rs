@@ -15,8 +15,8 @@ use std::collections::BTreeMap;
 use toolcrib_core::source::{OpenApiSource, PollSettings, WorkflowSource};
 use toolcrib_core::text::did_you_mean;
 
-use super::node::{ConfigNode, join_key};
 use super::reader::{ConfigReader, Section, ZeroDuration};
+use super::syntax::{ConfigNode, join_key};
 use super::url_check::{self, has_scheme, is_http_url, starts_with_template};
 use super::{auth, header, path};
 

@@ -15,8 +15,8 @@ use toolcrib_core::time::parse_duration;
 
 use super::ConfigDialect;
 use super::diagnostic::ConfigDiagnostic;
-use super::node::{ConfigNode, NodeEntry, NodeValue, join_key};
 use super::size::parse_size;
+use super::syntax::{ConfigNode, NodeEntry, NodeValue, join_key};
 
 /// Maximum of every duration setting: one year. Sums with the current time stay far from overflow.
 const MAX_DURATION: Duration = Duration::from_secs(365 * 24 * 60 * 60);

@@ -8,8 +8,8 @@ use toolcrib_core::policy::{Rule, Rules, Verdict};
 use toolcrib_core::source::{Lifecycle, OnConflict, ResultText, SourceSettings};
 use toolcrib_core::text::did_you_mean;
 
-use super::node::{ConfigNode, NodeValue, join_key};
 use super::reader::{ConfigReader, Section, ZeroDuration};
+use super::syntax::{ConfigNode, NodeValue, join_key};
 use super::{Expose, ExposeMode, Identity, LoopbackAccess, source};
 
 /// Keys that are allowed both under `defaults` and on a source.

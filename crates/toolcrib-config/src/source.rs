@@ -18,9 +18,9 @@ use std::path::Path;
 use toolcrib_core::source::{BuiltinSource, RemoteSource, Source, SourceId, SourceKind, StdioSource};
 use toolcrib_core::text::did_you_mean;
 
-use super::node::{ConfigNode, NodeValue, join_key};
 use super::path;
 use super::reader::{ConfigReader, Section, format_alternatives};
+use super::syntax::{ConfigNode, NodeValue, join_key};
 use super::url_check;
 use super::{auth, header, openapi, settings};
 use crate::reference::map_file_paths;

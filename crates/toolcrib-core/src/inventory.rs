@@ -13,13 +13,13 @@
 //! on a clock (records have their time) nor on manifests. Content of tools is not part of the inventory, only their
 //! names, dates and switches; the catalogue combines both.
 
+mod access_tokens;
 mod command;
 mod damage;
 mod event;
 pub mod history;
 mod reconcile;
 mod stored_event;
-mod tokens;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -4,7 +4,7 @@
 use serde::Serialize;
 
 use super::{Hit, SearchResults};
-use crate::tokens;
+use crate::token_count;
 
 /// Serialised search results. Field names are part of the public contract.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -23,7 +23,7 @@ impl SearchResults {
     /// Returns the serialisable form. Counts tokens, which loads the tokenizer on first use.
     pub fn to_response(&self) -> SearchResponse<'_> {
         let lines: Vec<String> = self.hits.iter().map(Hit::to_line).collect();
-        let tokens = tokens::count(&lines.join("\n"));
+        let tokens = token_count::count(&lines.join("\n"));
         SearchResponse { hits: &self.hits, total: self.total, tokens, hint: self.hint.as_deref() }
     }
 }

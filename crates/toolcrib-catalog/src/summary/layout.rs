@@ -5,7 +5,7 @@
 //! are only named.
 
 use super::selection::{MAX_NAMED_TOOLS, SummarySource};
-use crate::tokens;
+use crate::token_count;
 
 /// Numbers of tools named per source, tried in this order: fewer if names are long.
 const NAMED_TOOL_COUNTS: [usize; 3] = [MAX_NAMED_TOOLS, 3, 1];
@@ -25,16 +25,16 @@ pub(super) fn render_text(sources: &[SummarySource<'_>], budget: usize) -> Strin
         _ => header_variants(sources),
     };
     // Prefer a header within a third of the budget, to leave room for the sources.
-    let within = |max_tokens: usize| headers.iter().find(|header| tokens::count(header) <= max_tokens);
+    let within = |max_tokens: usize| headers.iter().find(|header| token_count::count(header) <= max_tokens);
     let Some(header) = within(budget / 3).or_else(|| within(budget)) else { return String::new() };
     let mut lines = vec![header.clone()];
     if !sources.is_empty() {
-        lines.extend(source_lines(sources, budget - tokens::count(header)));
+        lines.extend(source_lines(sources, budget - token_count::count(header)));
     }
     // Safety net: token counts of lines can differ from that of the joined text.
     loop {
         let text = lines.concat().trim_end().to_owned();
-        if tokens::count(&text) <= budget {
+        if token_count::count(&text) <= budget {
             return text;
         }
         lines.pop();
@@ -85,7 +85,7 @@ fn lines_within(sources: &[SummarySource<'_>], max_names: usize, max_tokens: usi
     let mut used = 0;
     for source in sources {
         let line = source_line(source, max_names);
-        let cost = tokens::count(&line);
+        let cost = token_count::count(&line);
         if used + cost > max_tokens {
             break;
         }
@@ -97,7 +97,7 @@ fn lines_within(sources: &[SummarySource<'_>], max_names: usize, max_tokens: usi
         // the budget, or what they need, is left for that.
         let share = max_tokens / 2;
         while let Some((_, cost)) = lines.last() {
-            if used + tokens::count(&remaining_line(&sources[lines.len()..], share)) <= max_tokens {
+            if used + token_count::count(&remaining_line(&sources[lines.len()..], share)) <= max_tokens {
                 break;
             }
             used -= cost;
@@ -147,7 +147,7 @@ fn names_line(sources: &[SummarySource<'_>], max_tokens: usize, before: &str, no
     let mut too_many = upper_bound + 1;
     while fits + 1 < too_many {
         let middle = fits.midpoint(too_many);
-        if tokens::count(&render(middle)) <= max_tokens {
+        if token_count::count(&render(middle)) <= max_tokens {
             fits = middle;
         } else {
             too_many = middle;

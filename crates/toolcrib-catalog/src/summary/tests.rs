@@ -141,7 +141,7 @@ fn a_summary_stays_within_its_budget_for_any_catalogue() {
         let few = if sources * tools > 10_000 { budgets.len() } else { 1 };
         for budget in budgets.into_iter().step_by(few).chain([500]) {
             let summary = summarize(&view, budget);
-            assert_eq!(summary.tokens, tokens::count(&summary.text));
+            assert_eq!(summary.tokens, token_count::count(&summary.text));
             assert!(summary.tokens <= budget, "{sources} {tools} {length} {budget}: {summary:?}");
             assert_eq!((summary.tools, summary.tokens_full), (sources * tools, sources * tools * 40));
             assert_eq!(summary.text, view.summary(SummaryBudget::from_tokens(budget).unwrap()).text);

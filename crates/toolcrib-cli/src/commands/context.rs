@@ -5,7 +5,7 @@
 
 use clap::Args;
 use toolcrib::catalog::summary::{Summary, SummaryBudget};
-use toolcrib::catalog::tokens;
+use toolcrib::catalog::token_count;
 use toolcrib::{Code, Error, Result};
 
 use crate::arguments::CommonArguments;
@@ -38,7 +38,7 @@ fn parse_budget(text: &str) -> Result<usize, String> {
 pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<()> {
     let budget = SummaryBudget::from_tokens(arguments.budget)?;
     // Loading the tokenizer takes a while; do it during discovery.
-    let tokenizer_load = tokio::task::spawn_blocking(tokens::load_tokenizer);
+    let tokenizer_load = tokio::task::spawn_blocking(token_count::load_tokenizer);
     let session = CliSession::open(common).await?;
     let missing =
         session.ensure(arguments.discovery.required_freshness(), None, arguments.discovery.wait_policy()).await.missing;

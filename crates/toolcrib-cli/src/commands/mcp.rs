@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use clap::Args;
 use tokio_util::sync::CancellationToken;
-use toolcrib::catalog::tokens;
+use toolcrib::catalog::token_count;
 use toolcrib::config::{Expose, ExposeMode};
 use toolcrib::secret::{self, SecretFiles};
 use toolcrib::{Code, Error, Result};
@@ -76,7 +76,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
             let session = CliSession::open_long_running(common).await?;
             // In the background: the first list in mode `auto` counts tokens, and the client should not wait for the
             // load.
-            tokio::task::spawn_blocking(tokens::load_tokenizer);
+            tokio::task::spawn_blocking(token_count::load_tokenizer);
             let expose = session.loaded_config.config.expose.clone();
             // `--mode` overrides `expose.mode` of the configuration.
             let expose = Expose { mode: mode.unwrap_or(expose.mode), ..expose };

@@ -13,7 +13,7 @@ use std::path::Path;
 use clap::Args;
 use serde_json::json;
 use tokio::net::TcpListener;
-use toolcrib::catalog::tokens;
+use toolcrib::catalog::token_count;
 use toolcrib::config::WarmPolicy;
 use toolcrib::{Code, Error, Registry, Result};
 use toolcrib_server::{HttpServer, McpService, ServerConfig, bind};
@@ -70,7 +70,7 @@ async fn serve(
     (shutdown_signals, hangup_signal): (&mut ShutdownSignals, HangupSignal),
 ) -> Result<()> {
     // Load the tokenizer in the background; summaries need it.
-    tokio::task::spawn_blocking(tokens::load_tokenizer);
+    tokio::task::spawn_blocking(token_count::load_tokenizer);
     let mcp_service = McpService::new(session.registry.clone(), session.loaded_config.config.expose.clone());
     session.registry.statistics().load().await?;
     let server_config = ServerConfig {

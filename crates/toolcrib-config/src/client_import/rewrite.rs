@@ -8,8 +8,8 @@
 //! becomes  { command: npx, discovery_timeout: 20s, connect_timeout: 20s, tools: { "*": hide, read: allow } }
 //! ```
 
-use super::super::node::{ConfigNode, NodeEntry, NodeValue};
 use super::super::reader::ConfigReader;
+use super::super::syntax::{ConfigNode, NodeEntry, NodeValue};
 use super::{McpClientKind, variables};
 
 /// Rewrites the keys of a server. `client` is `None` for a file of an unknown client.

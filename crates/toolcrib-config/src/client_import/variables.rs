@@ -7,8 +7,8 @@
 //! $TOKEN (Gemini only)      ${env:TOKEN}
 //! ```
 
-use super::super::node::{ConfigNode, NodeValue, join_key};
 use super::super::reader::ConfigReader;
+use super::super::syntax::{ConfigNode, NodeValue, join_key};
 use super::McpClientKind;
 
 /// Replaces the variables in all texts of a tree, and warns about `${input:…}`, which has no equivalent.

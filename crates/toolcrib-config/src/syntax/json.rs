@@ -1,6 +1,6 @@
 //! JSON parser of configuration files. Accepts comments and trailing commas, which VS Code and other clients write.
 //!
-//! Numbers keep their digits and objects the order of their keys. Duplicate keys stay in the tree; `node::parse`
+//! Numbers keep their digits and objects the order of their keys. Duplicate keys stay in the tree; `syntax::parse`
 //! reports them.
 
 use jsonc_parser::ast;

@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use toolcrib::Error;
 use toolcrib::catalog::outline::{self, ArgumentList, ArgumentOutline};
 use toolcrib::catalog::render::mcp;
-use toolcrib::catalog::tokens;
+use toolcrib::catalog::token_count;
 use toolcrib::core::json::describe_error;
 use toolcrib::core::text::sanitize_truncated;
 use toolcrib::registry::ToolView;
@@ -99,12 +99,12 @@ fn render_compact(tool: &ToolView) -> String {
     let listing = &tool.tool.listing;
     let mut is_incomplete = tool.is_pruned();
     let schema: Value = serde_json::from_str(listing.input_schema.get()).unwrap_or_default();
-    let budget = tokens::count(listing.input_schema.get()) + MAX_EXTRA_TOKENS;
+    let budget = token_count::count(listing.input_schema.get()) + MAX_EXTRA_TOKENS;
     let mut text = outline::call_signature(tool.name.as_str(), &schema);
-    let mut spent = tokens::count(&text);
+    let mut spent = token_count::count(&text);
     // Adds a line if it fits into the budget. A shorter line after one that did not fit may still be added.
     let mut add = |line: String, text: &mut String| {
-        let cost = tokens::count(&line) + 1;
+        let cost = token_count::count(&line) + 1;
         let fits = spent + cost <= budget;
         if fits {
             spent += cost;
@@ -115,10 +115,11 @@ fn render_compact(tool: &ToolView) -> String {
     };
     // The description gets what the arguments leave of the budget, but at least half of the extra tokens.
     let lines = all_argument_lines(&outline::list_arguments(&schema), 0);
-    let argument_cost: usize = lines.iter().map(|line| tokens::count(line) + 1).sum();
+    let argument_cost: usize = lines.iter().map(|line| token_count::count(line) + 1).sum();
     let description = listing.description.trim();
-    let description_budget = budget.saturating_sub(tokens::count(&text) + argument_cost + 4).max(MAX_EXTRA_TOKENS / 2);
-    let truncated = tokens::truncate_to_tokens(description, description_budget);
+    let description_budget =
+        budget.saturating_sub(token_count::count(&text) + argument_cost + 4).max(MAX_EXTRA_TOKENS / 2);
+    let truncated = token_count::truncate_to_tokens(description, description_budget);
     is_incomplete |= truncated.len() < description.len();
     if !truncated.is_empty() {
         is_incomplete |= !add(truncated.to_owned(), &mut text);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use toolcrib::Refresh;
-use toolcrib::catalog::tokens;
+use toolcrib::catalog::token_count;
 use toolcrib::config::ExposeMode;
 use toolcrib::testkit::ScriptedSource;
 use toolcrib_testkit::programs;
@@ -35,11 +35,11 @@ async fn meta_tools_summary_and_searches_stay_within_their_token_budgets() {
         return programs::skip("meta_tools_summary_and_searches_stay_within_their_token_budgets", "the recorded lists");
     };
     let list = fixture.request("tools/list", json!({})).await.unwrap();
-    let meta_tools = tokens::count(&list["tools"].to_string());
+    let meta_tools = token_count::count(&list["tools"].to_string());
     assert!(meta_tools <= 450, "the meta tools are {meta_tools} tokens");
 
     let (client, _server) = super::support::connect_client(&fixture.service, |_| {}).await;
-    let summary = tokens::count(client.server().instructions.as_deref().unwrap());
+    let summary = token_count::count(client.server().instructions.as_deref().unwrap());
     assert!(summary <= 500, "the summary is {summary} tokens");
 
     let full = fixture.registry.view(&toolcrib::Principal::local("test")).full_token_count();
@@ -50,7 +50,7 @@ async fn meta_tools_summary_and_searches_stay_within_their_token_budgets() {
     let mut costs = Vec::new();
     for line in queries.lines() {
         let query: Value = serde_json::from_str(line).unwrap();
-        costs.push(tokens::count(&fixture.call_text("search_tools", json!({ "query": query["query"] })).await));
+        costs.push(token_count::count(&fixture.call_text("search_tools", json!({ "query": query["query"] })).await));
     }
     costs.sort_unstable();
     let median = costs[costs.len() / 2];
@@ -68,9 +68,9 @@ async fn a_description_costs_little_more_than_the_schema() {
     };
     let view = fixture.registry.view(&toolcrib::Principal::local("test"));
     for tool in view.offered_tools() {
-        let schema = tokens::count(tool.tool().unwrap().listing.input_schema.get());
+        let schema = token_count::count(tool.tool().unwrap().listing.input_schema.get());
         let description = fixture.call_text("describe_tools", json!({ "names": [tool.name().as_str()] })).await;
-        let cost = tokens::count(&description);
+        let cost = token_count::count(&description);
         assert!(cost <= schema + 60, "{} costs {cost}, its schema {schema}:\n{description}", tool.name());
     }
 }

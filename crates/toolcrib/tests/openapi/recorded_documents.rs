@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 use serde_json::value::to_raw_value;
 use toolcrib::catalog::render::mcp;
-use toolcrib::catalog::{outline, tokens};
+use toolcrib::catalog::{outline, token_count};
 use toolcrib::core::manifest::{Manifest, ToolLimits};
 use toolcrib::core::source::OpenApiSource;
 use toolcrib::core::{SourceId, Tool};
@@ -99,14 +99,14 @@ fn the_largest_list_is_complete_and_within_its_token_budget() {
         let name = format!("github__{}", tool.name);
         let mut text = String::new();
         mcp::push_tool(&name, tool, &mut text);
-        list += tokens::count(&text);
+        list += token_count::count(&text);
         let schema: Value = serde_json::from_str(tool.listing.input_schema.get()).unwrap();
         let card = format!(
             "{} — {}",
             outline::short_signature(&name, &schema),
             outline::first_sentence(&tool.listing.description)
         );
-        cards += tokens::count(&card);
+        cards += token_count::count(&card);
         assert_schema_complete(tool, &schema, &document);
     }
     assert_eq!(tools.len(), 1_223);

@@ -2,9 +2,9 @@
 
 use serde_json::value::RawValue;
 use toolcrib::catalog::render::Format;
-use toolcrib::catalog::tokens;
+use toolcrib::catalog::token_count;
 
-use crate::support::{TestRegistry, agent, config, id, open_yaml};
+use crate::support::{TestRegistry, agent, config, id, open_yaml, wait_until_async};
 
 const YAML: &str = "sources: { git: { command: scripted } }";
 
@@ -19,7 +19,7 @@ async fn each_tool_is_counted_once_and_its_count_is_stored() {
     let view = fixture.view(&agent());
     let list = view.render(Format::Mcp).unwrap();
     let each: Vec<Box<RawValue>> = serde_json::from_str(&list).unwrap();
-    let counted: Vec<u32> = each.iter().map(|tool| u32::try_from(tokens::count(tool.get())).unwrap()).collect();
+    let counted: Vec<u32> = each.iter().map(|tool| u32::try_from(token_count::count(tool.get())).unwrap()).collect();
     assert_eq!(counts, counted);
     assert_eq!(view.full_token_count(), counted.iter().sum::<u32>() as usize);
 
@@ -65,15 +65,9 @@ async fn record_tools(fixture: &TestRegistry, tools: &[(&str, &str)]) {
 
 /// Waits until all counts are in the store, which happens in the background, and returns them.
 async fn wait_until_counted(fixture: &TestRegistry) -> Vec<u32> {
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
-    loop {
-        let counts = stored_counts(fixture).await;
-        if counts.iter().all(|count| *count > 0) {
-            return counts;
-        }
-        assert!(std::time::Instant::now() < deadline, "they are never stored: {counts:?}");
-        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-    }
+    let are_counted = async || stored_counts(fixture).await.iter().all(|count| *count > 0);
+    wait_until_async("the counts are stored", are_counted).await;
+    stored_counts(fixture).await
 }
 
 /// Returns the counts in the store in the order of the list; 0 for tools that are not counted.

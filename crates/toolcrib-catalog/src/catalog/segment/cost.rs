@@ -9,7 +9,7 @@ use toolcrib_core::manifest::PackedManifest;
 use super::{Segment, SegmentEntry};
 use crate::View;
 use crate::render;
-use crate::tokens;
+use crate::token_count;
 
 impl View {
     /// Tokens of all tools that agents see, each as MCP lists it.
@@ -68,7 +68,7 @@ impl Segment {
             let Ok(tool) = self.tool(entry) else { continue };
             text.clear();
             render::mcp::push_tool(entry.name.as_str(), &tool, &mut text);
-            counts[entry.tool_index] = u32::try_from(tokens::count(&text)).unwrap_or(u32::MAX);
+            counts[entry.tool_index] = u32::try_from(token_count::count(&text)).unwrap_or(u32::MAX);
         }
         counts
     }

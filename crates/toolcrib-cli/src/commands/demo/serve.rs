@@ -6,7 +6,7 @@
 use std::future::pending;
 
 use toolcrib::Result;
-use toolcrib::catalog::tokens;
+use toolcrib::catalog::token_count;
 use toolcrib_demo::rest_api::ShopApi;
 use toolcrib_server::{HttpServer, McpService, ServerConfig, bind};
 
@@ -25,7 +25,7 @@ pub(super) async fn run(common: &CommonArguments, listen: &str) -> Result<()> {
     let sandbox = &demo.sandbox;
     let registry = sandbox.open_registry().await?;
     // Loaded in the background; the first summary needs it.
-    tokio::task::spawn_blocking(tokens::load_tokenizer);
+    tokio::task::spawn_blocking(token_count::load_tokenizer);
     let serve = async {
         // Discovered before the address is printed, so that the first page of the console has tools.
         demo.discover(&registry).await?;

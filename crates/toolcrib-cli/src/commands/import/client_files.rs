@@ -1,12 +1,12 @@
 //! Configuration files of other MCP clients: their default paths, and the servers declared in them.
 //!
-//! Formats and paths of the clients are in `toolcrib_config::client`, which is pure; this module reads the
+//! Formats and paths of the clients are in `toolcrib_config::client_import`, which is pure; this module reads the
 //! files. A file that is named on the command line must be readable and valid. Files at default paths may be missing,
 //! and an error in one is reported with the results.
 
 use std::path::{Path, PathBuf};
 
-use toolcrib::config::client::{ImportedConfig, Os};
+use toolcrib::config::client_import::{ImportedConfig, Os};
 use toolcrib::config::{ConfigDiagnostic, ConfiguredSource, McpClientKind};
 use toolcrib::config_file::{self, working_directory};
 use toolcrib::{Code, Error, Result};
