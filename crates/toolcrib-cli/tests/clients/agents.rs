@@ -7,7 +7,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
-use toolcrib_mcp::{ClientOptions, ConnectTarget, Era, LegacyVersion, McpClient, RequestOptions, WireError};
+use toolcrib_mcp::{ClientOptions, ConnectTarget, Era, LegacyVersion, McpClient, RequestOptions};
 use toolcrib_testkit::programs;
 
 use crate::support::count_starts;
@@ -27,11 +27,14 @@ async fn many_agents_share_one_process_per_server() {
     let mut agents = JoinSet::new();
     for number in 0..AGENT_COUNT {
         let url = server.mcp_url().parse().unwrap();
+        let mut options = client_options(number);
+        // Every other agent starts with `initialize`, as legacy clients do.
+        options.era = (number % 2 == 0).then_some(Era::Legacy(LegacyVersion::LATEST));
+        let target = ConnectTarget::Http { url, headers: http::HeaderMap::new() };
+        // One after another: preparing TLS keeps the threads busy, and the server closes silent connections.
+        let client = McpClient::connect(target, options).await.unwrap();
         let all_here = all_here.clone();
         agents.spawn(async move {
-            // Every other agent starts with `initialize`, as legacy clients do.
-            let era = (number % 2 == 0).then_some(Era::Legacy(LegacyVersion::LATEST));
-            let client = connect_agent(url, ClientOptions { era, ..client_options(number) }).await;
             all_here.wait().await;
             run_agent(&client, &format!("agent {number}")).await
         });
@@ -94,18 +97,6 @@ fn client_options(number: usize) -> ClientOptions {
     let mut options = ClientOptions::new(format!("agent-{number}"), "1");
     options.handshake_timeout = TEST_TIMEOUT;
     options
-}
-
-/// Connects, and tries again as clients do on a busy machine: the server may not identify the client in time, or the client
-/// may be so slow to send its first byte that the server closes the connection.
-async fn connect_agent(url: url::Url, options: ClientOptions) -> McpClient {
-    loop {
-        let target = ConnectTarget::Http { url: url.clone(), headers: http::HeaderMap::new() };
-        match McpClient::connect(target, options.clone()).await {
-            Err(WireError::Status { status: 503, .. } | WireError::Closed { .. }) => {}
-            connected => return connected.unwrap(),
-        }
-    }
 }
 
 /// Searches, calls through `call_tool` and calls directly in a loop; returns the number of correct responses.

@@ -149,7 +149,7 @@ async fn processes_share_a_failed_discovery() {
     let (home, registry) = open_with_config(|home| {
         let starts = home.join("starts").to_str().unwrap().to_owned();
         let source = scripted_source(&["--count-file", &starts, "--hang", "list"]);
-        json!({"s": with_settings(source, json!({"discovery_timeout": "4s"}))})
+        json!({"s": with_settings(source, json!({"discovery_timeout": "12s"}))})
     })
     .await;
     let running = registry.clone();
