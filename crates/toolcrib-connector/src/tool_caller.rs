@@ -67,11 +67,11 @@ pub enum ResultPaging {
 #[derive(Clone)]
 pub struct ResponseRecorder {
     last_response: Arc<Mutex<Option<OperationResponse>>>,
-    /// What the call does with redirect responses.
+    /// Handling of redirect responses.
     pub redirects: RedirectMode,
 }
 
-/// What a call does with a redirect response.
+/// Handling of a redirect response by a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RedirectMode {
     /// Sends the request to the target.
