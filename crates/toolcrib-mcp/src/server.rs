@@ -92,7 +92,7 @@ pub struct McpPeer {
     pub is_stateless: bool,
     /// Extensions of the HTTP request that opened the session, or of the one request of a stateless peer: set by the layer
     /// above, such as the principal. Empty over a byte stream.
-    pub extensions: Extensions,
+    pub extensions: Arc<Extensions>,
 }
 
 /// Self-description of the service, sent in the handshake.
@@ -117,7 +117,7 @@ pub struct McpRequest {
     /// Sends notifications and questions to the client while the request runs.
     pub client: ClientHandle,
     /// Extensions of the HTTP request, set by the layer above; empty over a byte stream.
-    pub extensions: Extensions,
+    pub extensions: Arc<Extensions>,
 }
 
 /// A change that is announced to clients, so that they read the list or the resource again.

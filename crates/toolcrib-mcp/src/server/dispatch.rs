@@ -45,7 +45,7 @@ impl ServerShared {
         }
         let is_one_shot = client.is_one_shot;
         let params = incoming.params.service_params.take();
-        let extensions = std::mem::take(&mut incoming.extensions);
+        let extensions = incoming.extensions.clone();
         let request = Request::start(self, client, incoming)?;
         let task = async move {
             run_request(&request, params, extensions).await;
@@ -60,7 +60,7 @@ impl ServerShared {
 }
 
 /// Runs a request from its first call of the service to its end.
-async fn run_request(request: &Arc<Request>, params: Option<Box<RawValue>>, extensions: Extensions) {
+async fn run_request(request: &Arc<Request>, params: Option<Box<RawValue>>, extensions: Arc<Extensions>) {
     match run_service(request, params, extensions).await {
         // The service may finish while the request is suspended; its response waits for the client to come back.
         Some(outcome) if request.wait_resumed().await => {
@@ -77,7 +77,7 @@ async fn run_request(request: &Arc<Request>, params: Option<Box<RawValue>>, exte
 fn route_request(
     request: &Arc<Request>,
     params: Option<Box<RawValue>>,
-    extensions: Extensions,
+    extensions: Arc<Extensions>,
 ) -> BoxFuture<'static, RpcResult> {
     match (request.method(), request.is_modern()) {
         ("server/discover", true) => handshake::discover_result(request.clone()).boxed(),
@@ -105,7 +105,7 @@ fn route_request(
 async fn run_service(
     request: &Arc<Request>,
     params: Option<Box<RawValue>>,
-    extensions: Extensions,
+    extensions: Arc<Extensions>,
 ) -> Option<RpcResult> {
     let shared = request.shared();
     // A panic of the service fails this request only.

@@ -17,7 +17,7 @@ mod response;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, Request, Response, StatusCode, header, request::Parts};
+use http::{Extensions, HeaderMap, Method, Request, Response, StatusCode, Uri, header, request::Parts};
 use serde_json::value::RawValue;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -62,6 +62,24 @@ struct EndpointInner {
     sessions: Arc<McpSessions>,
 }
 
+/// Head of an HTTP request.
+#[derive(Debug)]
+struct RequestHead {
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+    /// Shared by the peer and the MCP request, so that they are not copied for every request.
+    extensions: Arc<Extensions>,
+}
+
+impl RequestHead {
+    /// Splits a request into head and body.
+    fn split(request: Request<Bytes>) -> (RequestHead, Bytes) {
+        let (Parts { method, uri, headers, extensions, .. }, body) = request.into_parts();
+        (RequestHead { method, uri, headers, extensions: Arc::new(extensions) }, body)
+    }
+}
+
 /// An HTTP response, or the rejection of the request.
 type EndpointResult = Result<Response<EndpointBody>, EndpointError>;
 
@@ -75,7 +93,7 @@ impl McpEndpoint {
     /// Answers one HTTP request. Dropping the future or the response body cancels the MCP request; one of the legacy
     /// era with a resumable stream only after [`ServerOptions::resume_window`].
     pub async fn handle(&self, request: Request<Bytes>) -> Response<EndpointBody> {
-        let (head, body) = request.into_parts();
+        let (head, body) = RequestHead::split(request);
         let result = match head.method {
             // Also GET: a new stream would be ended at once.
             _ if self.inner.shared.draining.is_cancelled() => {
@@ -107,7 +125,7 @@ impl McpEndpoint {
     }
 
     /// Handles a POST: one message, or a batch of a legacy client.
-    async fn post(&self, head: &Parts, body: &Bytes) -> EndpointResult {
+    async fn post(&self, head: &RequestHead, body: &Bytes) -> EndpointResult {
         if !has_json_body(&head.headers) {
             let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
             return Err(EndpointError::new(status, "the Content-Type of a message must be `application/json`"));
@@ -244,7 +262,7 @@ impl Drop for EndpointInner {
 
 /// Builds the request whose messages go to `buffer`.
 fn incoming_request(
-    head: &Parts,
+    head: &RequestHead,
     id: &RawValue,
     method: &str,
     params: RequestParams,

@@ -57,7 +57,7 @@ pub(super) struct IncomingRequest {
     /// Whether messages can be sent before the response.
     pub(super) can_stream: bool,
     /// Extensions of the HTTP request, for the service.
-    pub(super) extensions: Extensions,
+    pub(super) extensions: Arc<Extensions>,
 }
 
 /// The client that a request belongs to.

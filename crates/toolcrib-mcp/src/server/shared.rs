@@ -81,7 +81,7 @@ impl McpPeer {
             capabilities,
             query: query.to_owned(),
             is_stateless: false,
-            extensions: http::Extensions::new(),
+            extensions: Arc::default(),
         }
     }
 }

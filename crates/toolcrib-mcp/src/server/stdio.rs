@@ -233,7 +233,7 @@ impl StreamSession {
             params,
             sink: Sink::Stdio(self.outgoing.clone()),
             can_stream: true,
-            extensions: http::Extensions::new(),
+            extensions: Arc::default(),
         };
         self.shared.start_request(client, request)
     }

@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use http::{HeaderValue, StatusCode, request::Parts};
+use http::{HeaderValue, StatusCode};
 use serde_json::value::RawValue;
 
 use super::{
-    EndpointInner, EndpointResult, McpEndpoint, SESSION_HEADER, VERSION_HEADER,
+    EndpointInner, EndpointResult, McpEndpoint, RequestHead, SESSION_HEADER, VERSION_HEADER,
     body::{EndpointBody, EventIds},
     header_text, incoming_request,
     response::{self, AcceptedTypes, EndpointError},
@@ -28,7 +28,7 @@ impl McpEndpoint {
     /// Answers `initialize` and opens a session, whose id is in the response header.
     pub(super) async fn initialize(
         &self,
-        head: &Parts,
+        head: &RequestHead,
         id: &RawValue,
         params: Option<&RawValue>,
         accepts: AcceptedTypes,
@@ -58,7 +58,7 @@ impl McpEndpoint {
 
     /// Answers a batch, which clients up to 2025-03-26 may send, with a batch of responses. An invalid message in it is
     /// answered with an error; the others run.
-    pub(super) async fn handle_batch(&self, head: &Parts, text: &str) -> EndpointResult {
+    pub(super) async fn handle_batch(&self, head: &RequestHead, text: &str) -> EndpointResult {
         let rejected = |message: &str| Err(EndpointError::new(StatusCode::BAD_REQUEST, message));
         let shared = &self.inner.shared;
         let Ok(messages) = serde_json::from_str::<Vec<&RawValue>>(text) else {
@@ -119,7 +119,7 @@ impl McpEndpoint {
 
     /// Opens the event stream for notifications, or with `Last-Event-ID` resumes an interrupted stream. The id decides
     /// which stream that is: the one for notifications (number 0) or that of a request.
-    pub(super) fn get(&self, head: &Parts) -> EndpointResult {
+    pub(super) fn get(&self, head: &RequestHead) -> EndpointResult {
         self.require_session_version(head)?;
         let session = self.find_session(head)?;
         if !AcceptedTypes::parse(&head.headers).events {
@@ -156,7 +156,7 @@ impl McpEndpoint {
     }
 
     /// Ends the session.
-    pub(super) fn delete(&self, head: &Parts) -> EndpointResult {
+    pub(super) fn delete(&self, head: &RequestHead) -> EndpointResult {
         self.require_session_version(head)?;
         let session = self.find_session(head)?;
         self.inner.sessions.end(&self.inner.shared, &session.id);
@@ -164,7 +164,7 @@ impl McpEndpoint {
     }
 
     /// Rejects GET and DELETE from clients of 2026-07-28, which has no sessions.
-    fn require_session_version(&self, head: &Parts) -> Result<(), EndpointError> {
+    fn require_session_version(&self, head: &RequestHead) -> Result<(), EndpointError> {
         match header_text(&head.headers, VERSION_HEADER) {
             Some(version) if version != MODERN_VERSION => Ok(()),
             None if head.headers.contains_key(SESSION_HEADER) => Ok(()),
@@ -176,7 +176,7 @@ impl McpEndpoint {
 
     /// Returns the session of a request. It must belong to the same [`SessionOwner`](super::SessionOwner); a session of
     /// another owner is reported as unknown, so that ids cannot be probed.
-    pub(super) fn find_session(&self, head: &Parts) -> Result<Arc<McpSession>, EndpointError> {
+    pub(super) fn find_session(&self, head: &RequestHead) -> Result<Arc<McpSession>, EndpointError> {
         let headers = &head.headers;
         // Clients before 2025-06-18 send no version header; their session determines the version.
         if let Some(version) = header_text(headers, VERSION_HEADER)

@@ -7,10 +7,12 @@
 
 use std::sync::Arc;
 
-use http::{HeaderMap, request::Parts};
+use http::HeaderMap;
 use serde_json::value::RawValue;
 
-use super::{EndpointResult, McpEndpoint, VERSION_HEADER, header_text, incoming_request, response::AcceptedTypes};
+use super::{
+    EndpointResult, McpEndpoint, RequestHead, VERSION_HEADER, header_text, incoming_request, response::AcceptedTypes,
+};
 use crate::{
     era::{Era, MODERN_VERSION},
     error::RpcError,
@@ -30,7 +32,7 @@ impl McpEndpoint {
     /// it was started; the inner result is the HTTP response of a started one.
     pub(super) async fn handle_modern(
         &self,
-        head: &Parts,
+        head: &RequestHead,
         id: &RawValue,
         method: &str,
         mut params: RequestParams,

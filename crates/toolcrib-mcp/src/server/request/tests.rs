@@ -196,7 +196,7 @@ fn incoming(id: Value, sink: mpsc::Sender<String>) -> IncomingRequest {
         params: RequestParams::default(),
         sink: Sink::Stdio(sink),
         can_stream: true,
-        extensions: Extensions::new(),
+        extensions: Arc::default(),
     }
 }
 
