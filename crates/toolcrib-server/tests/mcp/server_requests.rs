@@ -20,7 +20,7 @@ use toolcrib_testkit::programs::{scripted_source, with_settings};
 use super::support::{
     connect_client, connect_client_to, open_with_processes, result_text, send_request, serve_http, text_tool,
 };
-use crate::test_server::{RunningServer, scripted_options};
+use crate::test_server::{RunningServer, open_scripted};
 
 const SERVER_FLAGS: [&str; 2] = ["--with", "elicit,announce,meta,hang"];
 const LOG_LEVEL_KEY: &str = "io.modelcontextprotocol/logLevel";
@@ -209,8 +209,8 @@ async fn the_request_state_of_a_closed_endpoint_on_the_same_store_is_refused() {
     }
     let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
     let open_client = async || {
-        let options = RegistryOptions { store: Some(store.clone()), ..scripted_options(&[("shop", &shop)]) };
-        let registry = Registry::open(config.clone(), options).await.unwrap();
+        let options = RegistryOptions { store: Some(store.clone()), ..RegistryOptions::default() };
+        let registry = open_scripted(config.clone(), options, &[("shop", &shop)]).await;
         let service = McpService::new(registry, Expose { mode: ExposeMode::Full, ..Expose::default() });
         connect_client_to(&service, service.server_options(), |options| {
             enable_elicitation(options);
