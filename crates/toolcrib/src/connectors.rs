@@ -56,6 +56,7 @@ pub(crate) struct Connectors {
 /// Creates connectors in place of the real ones, for tests; the default replaces none. A connector reports
 /// announcements of its source through the [`SourceEvents`].
 #[derive(Clone, Default)]
+#[cfg_attr(not(any(test, feature = "testkit")), expect(unreachable_pub, reason = "exported by the test kit only"))]
 pub struct ConnectorFactory(pub(crate) Option<Arc<ConnectorFactoryFn>>);
 
 /// Returns `None` for sources that get their real connector.
