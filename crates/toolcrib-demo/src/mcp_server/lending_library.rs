@@ -1,4 +1,5 @@
-//! State and tools of the demo's lending library: eight books, their loans and reservations, and eight tools.
+//! State and tools of the demo's lending library: eight books, their loans and reservations, and the eight tools that
+//! `tools.json` defines.
 //!
 //! Tools take and return plain JSON values; the protocol around them is in the parent module. An error text is for the
 //! model that calls, so it names the tool that helps.
@@ -41,9 +42,7 @@ const BOOKS: [Book; 8] = [
     book("sicp", "Structure and Interpretation of Computer Programs", "Abelson and Sussman", 1985, "science", "D1"),
 ];
 
-/// The genres of [`BOOKS`], for the schema.
-const GENRES: [&str; 5] = ["fantasy", "horror", "novel", "science", "science fiction"];
-/// Loan period when `days` is not given, and after a renewal.
+/// Loan period when `days` is not given, as `tools.json` says, and after a renewal.
 const DEFAULT_LOAN_DAYS: u64 = 21;
 
 /// The lending library; every start of the server begins with the same state.
@@ -64,7 +63,7 @@ impl LendingLibrary {
     /// Runs a tool. Returns `None` for an unknown tool, and the reason when the tool fails.
     pub(super) fn call(&mut self, name: &str, arguments: &Value) -> Option<Result<Value, String>> {
         Some(match name {
-            // The names are those of [`tool_definitions`]; a test calls each of them.
+            // The names are those of `tools.json`; a test calls each of them.
             "find_books" => self.find_books(arguments),
             "get_book" => find_book(arguments).map(|book| self.book_json(book)),
             "list_loans" => Ok(self.list_loans(arguments)),
@@ -173,102 +172,4 @@ fn opening_hours(arguments: &Value) -> Value {
         Some("saturday") => json!({"day": "saturday", "open": true, "from": "10:00", "to": "14:00"}),
         day => json!({"day": day.unwrap_or("weekdays"), "open": true, "from": "09:00", "to": "19:00"}),
     }
-}
-
-/// The tools as `tools/list` returns them.
-pub(super) fn tool_definitions() -> Vec<Value> {
-    let book = json!({"type": "string", "description": "The id of the book, as `find_books` gives it"});
-    let member = json!({"type": "string", "description": "Who borrows, by name"});
-    let one_book = json!({
-        "type": "object",
-        "properties": {
-            "id": {"type": "string"}, "title": {"type": "string"}, "author": {"type": "string"},
-            "year": {"type": "integer"}, "genre": {"type": "string", "enum": GENRES},
-            "shelf": {"type": "string"}, "available": {"type": "boolean"}
-        },
-        "required": ["id", "title", "author", "available"]
-    });
-    let reads = json!({"readOnlyHint": true, "openWorldHint": false});
-    let changes = json!({"readOnlyHint": false, "destructiveHint": false, "openWorldHint": false});
-    let repeatable =
-        json!({"readOnlyHint": false, "destructiveHint": false, "idempotentHint": true, "openWorldHint": false});
-    let optional_input =
-        |properties: Value| json!({"type": "object", "properties": properties, "additionalProperties": false});
-    let input = |properties: Value, required: &[&str]| json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false});
-    vec![
-        json!({
-            "name": "find_books", "title": "Find books",
-            "description": "Finds books by title, author or genre. An empty query lists all of them.",
-            "inputSchema": optional_input(json!({
-                "query": {"type": "string", "description": "Part of a title or an author's name"},
-                "genre": {"type": "string", "enum": GENRES, "description": "Only this genre"},
-                "available": {"type": "boolean", "default": false, "description": "Only books that are not lent"},
-                "limit": {"type": "integer", "minimum": 1, "maximum": 50, "default": 5, "description": "At most so many"}
-            })),
-            "outputSchema": {"type": "object", "properties": {"books": {"type": "array", "items": one_book}}, "required": ["books"]},
-            "annotations": reads,
-        }),
-        json!({
-            "name": "get_book", "title": "Look at one book",
-            "description": "Tells everything about one book: author, year, genre, shelf, and whether it is available.",
-            "inputSchema": input(json!({"book": book}), &["book"]),
-            "outputSchema": one_book,
-            "annotations": reads,
-        }),
-        json!({
-            "name": "list_loans", "title": "List loans",
-            "description": "Lists which books are lent, to whom, and in how many days they are due.",
-            "inputSchema": optional_input(json!({"member": {"type": "string", "description": "Only the loans of this member"}})),
-            "annotations": reads,
-        }),
-        json!({
-            "name": "borrow_book", "title": "Borrow a book",
-            "description": "Lends a book to a member. Fails when another member has it; use `reserve_book` then.",
-            "inputSchema": input(
-                json!({
-                    "book": book, "member": member,
-                    "days": {"type": "integer", "minimum": 1, "maximum": 60, "default": DEFAULT_LOAN_DAYS, "description": "For how long"}
-                }),
-                &["book", "member"],
-            ),
-            "annotations": changes,
-        }),
-        json!({
-            "name": "return_book", "title": "Return a book",
-            "description": "Takes a book back, and tells who is next on the list.",
-            "inputSchema": input(json!({"book": book}), &["book"]),
-            "annotations": changes,
-        }),
-        json!({
-            "name": "renew_loan", "title": "Renew a loan",
-            "description": "Gives a lent book its full time again.",
-            "inputSchema": input(json!({"book": book}), &["book"]),
-            "annotations": repeatable,
-        }),
-        json!({
-            "name": "reserve_book", "title": "Reserve a book",
-            "description": "Puts a member on the list of those who wait for a book.",
-            "inputSchema": input(
-                json!({
-                    "book": book, "member": member,
-                    "notify": {
-                        "type": "object",
-                        "description": "How to tell the member",
-                        "properties": {"by": {"type": "string", "enum": ["mail", "phone"]}, "address": {"type": "string"}},
-                        "required": ["by", "address"]
-                    }
-                }),
-                &["book", "member"],
-            ),
-            "annotations": repeatable,
-        }),
-        json!({
-            "name": "opening_hours", "title": "Opening hours",
-            "description": "Tells when the library is open.",
-            "inputSchema": optional_input(json!({
-                "day": {"type": "string", "enum": ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]}
-            })),
-            "annotations": reads,
-        }),
-    ]
 }
