@@ -58,8 +58,9 @@ pub struct ReferenceValues {
 }
 
 impl ReferenceValues {
-    /// Reads the given files in turn. Blocks; on async threads, [`SecretFiles`] reads them.
-    pub fn read_blocking(paths: BTreeSet<String>) -> ReferenceValues {
+    /// Reads the given files in turn. Blocks.
+    #[cfg(test)]
+    pub(crate) fn read_blocking(paths: BTreeSet<String>) -> ReferenceValues {
         let read = |path: String| {
             let content = read_secret_file(&path);
             (path, content)

@@ -46,7 +46,8 @@ pub(super) struct RelatedTerm {
 impl<'a> ParsedQuery<'a> {
     /// Tokenizes a query. Stop words are dropped unless the query is a single stop word.
     pub(super) fn parse(text: &'a str) -> ParsedQuery<'a> {
-        let mut parsed = ParsedQuery { text: truncate_query(text), ..ParsedQuery::default() };
+        let mut parsed =
+            ParsedQuery { text: &text[..text.floor_char_boundary(MAX_QUERY_BYTES)], ..ParsedQuery::default() };
         parsed.add_words(|word| !vocabulary().is_stop_word(word));
         if parsed.terms.is_empty() {
             // One stop word alone may be meant literally (`who`); several of them say nothing.
@@ -109,15 +110,6 @@ impl<'a> ParsedQuery<'a> {
             }
         }
     }
-}
-
-/// Truncates to [`MAX_QUERY_BYTES`] at a character boundary.
-fn truncate_query(text: &str) -> &str {
-    let mut end = MAX_QUERY_BYTES.min(text.len());
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
 }
 
 #[cfg(test)]

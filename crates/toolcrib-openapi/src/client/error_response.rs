@@ -99,11 +99,7 @@ pub(super) fn truncate_body(body: Value) -> Value {
         return body;
     }
     // A JSON text that is cut is no JSON any more, so it becomes a string.
-    let mut end = MAX_DETAIL_BODY_BYTES;
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    Value::String(format!("{}…", &text[..end]))
+    Value::String(format!("{}…", &text[..text.floor_char_boundary(MAX_DETAIL_BODY_BYTES)]))
 }
 
 /// Finds the message for people in an error body. The locations are those of common APIs and of RFC 9457 and RFC 6749;

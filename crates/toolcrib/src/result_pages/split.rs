@@ -324,8 +324,7 @@ fn find_split(text: &str, available: usize) -> usize {
         bytes > available
     });
     let Some(end) = first_excess else { return text.len() };
-    // Back up to the beginning of a character.
-    let end = (0..=end).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
+    let end = text.floor_char_boundary(end);
     // Not even one character fits: take it anyway, so that the loop ends.
     if end == 0 {
         return text.chars().next().map_or(0, char::len_utf8);
