@@ -45,8 +45,8 @@ use toolcrib_core::source::Lifecycle;
 use toolcrib_core::{Code, Error, Result, Source};
 use toolcrib_mcp::{Era, McpClient, Relay, RequestOptions, WireError};
 
-use crate::call::{CallContext, CallDeadline, ClientId};
 use crate::clock::format_limit;
+use crate::connector::{CallContext, CallDeadline, ClientId};
 use crate::connectors::SourceEvents;
 use crate::options::RegistryOptions;
 use crate::secret::{ReferenceValues, SourceReferences};

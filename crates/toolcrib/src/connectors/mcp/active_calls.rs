@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use tokio::sync::Notify;
 use toolcrib_mcp::{RpcError, ServerRequest, ServerRequestHandler};
 
-use crate::call::{CallContext, ClientId, NotificationListener, QuestionError, QuestionHandler, SourceQuestion};
+use crate::connector::{CallContext, ClientId, NotificationListener, QuestionError, QuestionHandler, SourceQuestion};
 
 /// Server request that asks the user for input.
 const ELICITATION_METHOD: &str = "elicitation/create";

@@ -16,8 +16,7 @@ use toolcrib_core::{Code, Error, Result, Source};
 
 use super::connection::McpConnection;
 use super::subscriptions::SubscriptionSet;
-use crate::call::{CallContext, ClientId};
-use crate::connector::CallFailure;
+use crate::connector::{CallContext, CallFailure, ClientId};
 
 /// Maximum number of client connections per source; each may be a process of its own. At the limit, a further client is
 /// refused: sharing a connection with it would mix the state that `per_client` keeps apart.

@@ -16,8 +16,7 @@ use toolcrib_mcp::{RequestOptions, WireError};
 use super::connection_pool::PooledConnection;
 use super::subscriptions::{RESUBSCRIBE_TIMEOUT, SUBSCRIPTION_REQUEST_TIMEOUT};
 use super::{McpConnector, UpstreamRequest, empty_object};
-use crate::call::ClientId;
-use crate::connector::{CallFailure, SourceRequest};
+use crate::connector::{CallFailure, ClientId, SourceRequest};
 
 /// Maximum length of a resource URI in bytes.
 const MAX_URI_LEN: usize = 8 * 1024;

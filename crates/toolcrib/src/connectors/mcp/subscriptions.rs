@@ -15,7 +15,7 @@ use toolcrib_core::SourceId;
 use toolcrib_mcp::RequestOptions;
 
 use super::connection::McpConnection;
-use crate::call::ClientId;
+use crate::connector::ClientId;
 use crate::connectors::SourceEvents;
 
 /// Maximum number of subscriptions over one connection, counted per client.

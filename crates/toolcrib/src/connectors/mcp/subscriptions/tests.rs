@@ -11,8 +11,7 @@ use toolcrib_testkit::observe::{TEST_TIMEOUT, read_lines, wait_until};
 
 use super::*;
 use crate::CallContext;
-use crate::call::CallDeadline;
-use crate::connector::{CallFailure, Connector, SourceRequest};
+use crate::connector::{CallDeadline, CallFailure, Connector, SourceRequest};
 use crate::connectors::mcp::McpConnector;
 use crate::secret::SourceReferences;
 
