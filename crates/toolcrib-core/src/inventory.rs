@@ -27,13 +27,14 @@ use std::sync::Arc;
 use crate::access::AccessToken;
 use crate::delta::Delta;
 use crate::error::{Code, Error, Result};
+use crate::features::{ByFeatureKind, FeatureChanges};
 use crate::fingerprint::Fingerprint;
 use crate::manifest::PackedManifest;
 use crate::source::SourceId;
 use crate::time::Timestamp;
 use crate::tool::ToolId;
 
-pub use command::{Command, Declaration, ManifestUpdate, NewToken, PreviousManifest, TokenChange};
+pub use command::{Command, Declaration, FeaturesUpdate, ManifestUpdate, NewToken, PreviousManifest, TokenChange};
 pub use damage::{Damage, DamageLog};
 pub use event::{Actor, Event, Origin, Record};
 pub use reconcile::reconcile;
@@ -70,6 +71,8 @@ pub struct SourceState {
     pub removed: bool,
     /// Fingerprint of the current manifest; `None` before the first discovery.
     pub manifest: Option<Fingerprint>,
+    /// Fingerprint of the current prompts, resources and instructions; `None` if the source never had any.
+    pub features: Option<Fingerprint>,
     /// Every tool that the source ever offered, by its own name.
     pub tools: BTreeMap<String, ToolState>,
 }
@@ -122,6 +125,7 @@ impl Inventory {
                 Ok(event_if(exists, Event::SourceRemoved { source: id.clone() }))
             }
             Command::Record(update) => self.decide_record(update),
+            Command::RecordFeatures(update) => self.decide_record_features(update),
             Command::EnableTool(tool) => {
                 let state = self.require_tool(tool)?;
                 let event = Event::ToolEnabled { source: tool.source.clone(), tool: tool.name.clone() };
@@ -163,6 +167,7 @@ impl Inventory {
             Event::SourceRemoved { source } => self.update_source(source, |state| {
                 state.removed = true;
                 state.manifest = None;
+                state.features = None;
                 state.tools.values_mut().for_each(|tool| tool.deprecated = true);
             }),
             Event::InventoryRecorded { source, fingerprint, added, changed, removed, renamed: _ } => {
@@ -187,6 +192,9 @@ impl Inventory {
                         }
                     }
                 });
+            }
+            Event::FeaturesRecorded { source, fingerprint, .. } => {
+                self.update_source(source, |state| state.features = Some(*fingerprint));
             }
             Event::ToolEnabled { source, tool } => self.update_tool(source, tool, |state| state.disabled = false),
             Event::ToolDisabled { source, tool } => self.update_tool(source, tool, |state| state.disabled = true),
@@ -271,6 +279,26 @@ impl Inventory {
         }])
     }
 
+    /// Records discovered prompts, resources and instructions. An unchanged list needs no event, nor does a source that
+    /// never had any.
+    fn decide_record_features(&self, update: &FeaturesUpdate) -> Result<Vec<Event>> {
+        let FeaturesUpdate { before, after } = update;
+        let state = self.require_source(&after.source)?;
+        if state.features == Some(after.fingerprint) || (state.features.is_none() && after.is_empty()) {
+            return Ok(Vec::new());
+        }
+        let FeatureChanges { lists, instructions_changed } = after.changes_since(before.as_deref());
+        let ByFeatureKind { prompts, resources, resource_templates } = lists;
+        Ok(vec![Event::FeaturesRecorded {
+            source: after.source.clone(),
+            fingerprint: after.fingerprint,
+            prompts,
+            resources,
+            resource_templates,
+            instructions_changed,
+        }])
+    }
+
     /// Returns a source, or a `NOT_FOUND` error.
     pub fn require_source(&self, id: &SourceId) -> Result<&Arc<SourceState>> {
         self.source(id).ok_or_else(|| Error::new(Code::NotFound, format!("no source named `{id}`")))
@@ -310,6 +338,7 @@ impl SourceState {
             enabled: enabled.unwrap_or(true),
             removed: false,
             manifest: None,
+            features: None,
             tools: BTreeMap::new(),
         }
     }

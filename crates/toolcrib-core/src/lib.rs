@@ -19,8 +19,10 @@ pub mod execution;
 
 pub mod policy;
 
-// Tool lists, and the state that events make of them.
+// Lists of tools and other features, and the state that events make of them.
 pub mod manifest;
+
+pub mod features;
 
 pub mod delta;
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::Origin;
 use crate::access::Role;
 use crate::delta::Delta;
+use crate::features::FeatureList;
 use crate::fingerprint::Fingerprint;
 use crate::manifest::PackedManifest;
 use crate::source::SourceId;
@@ -26,6 +27,8 @@ pub enum Command {
     Remove(SourceId),
     /// Record the tool list that a discovery found.
     Record(ManifestUpdate),
+    /// Record the prompts, resources and instructions that a discovery found.
+    RecordFeatures(FeaturesUpdate),
     EnableTool(ToolId),
     DisableTool(ToolId),
     CreateToken(NewToken),
@@ -84,6 +87,14 @@ pub struct ManifestUpdate {
     pub after: Arc<PackedManifest>,
     /// Difference of both manifests. Not used if the one before is unreadable.
     pub delta: Delta,
+}
+
+/// Features that a discovery found, with those that they replace.
+#[derive(Debug, Clone)]
+pub struct FeaturesUpdate {
+    /// The current list; `None` if there is none, or if its content cannot be read.
+    pub before: Option<Arc<FeatureList>>,
+    pub after: Arc<FeatureList>,
 }
 
 /// Manifest of a source before a discovery.

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::access::Role;
 use crate::delta::{ToolChange, ToolRename};
+use crate::features::FeatureDelta;
 use crate::fingerprint::Fingerprint;
 use crate::source::SourceId;
 use crate::time::Timestamp;
@@ -60,6 +61,21 @@ pub enum Event {
         /// Likely renames. Both names are in `removed` and `added` as well.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         renamed: Vec<ToolRename>,
+    },
+    /// A discovery found other prompts, resources, resource templates or instructions of an MCP server. Items are named
+    /// by their own names and URIs.
+    FeaturesRecorded {
+        source: SourceId,
+        /// The list with this fingerprint is stored before the event, like a manifest.
+        fingerprint: Fingerprint,
+        #[serde(default, skip_serializing_if = "FeatureDelta::is_empty")]
+        prompts: FeatureDelta,
+        #[serde(default, skip_serializing_if = "FeatureDelta::is_empty")]
+        resources: FeatureDelta,
+        #[serde(default, skip_serializing_if = "FeatureDelta::is_empty")]
+        resource_templates: FeatureDelta,
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        instructions_changed: bool,
     },
     ToolEnabled {
         source: SourceId,
@@ -163,6 +179,7 @@ impl Event {
             | Event::SourceDisabled { source }
             | Event::SourceRemoved { source }
             | Event::InventoryRecorded { source, .. }
+            | Event::FeaturesRecorded { source, .. }
             | Event::ToolEnabled { source, .. }
             | Event::ToolDisabled { source, .. } => Some(source),
             Event::TokenCreated { .. }
@@ -194,6 +211,7 @@ impl Event {
             Event::SourceDeclared { .. }
             | Event::SourceEnabled { .. }
             | Event::InventoryRecorded { .. }
+            | Event::FeaturesRecorded { .. }
             | Event::ToolEnabled { .. }
             | Event::TokenCreated { .. }
             | Event::Unknown => false,
@@ -225,6 +243,7 @@ impl Event {
             | Event::SourceDisabled { .. }
             | Event::SourceRemoved { .. }
             | Event::InventoryRecorded { .. }
+            | Event::FeaturesRecorded { .. }
             | Event::ToolEnabled { .. }
             | Event::ToolDisabled { .. }
             | Event::TokenCreated { .. }

@@ -12,6 +12,7 @@
 use super::{Event, Inventory, Origin, ToolState};
 use crate::delta::{ToolChange, ToolRename};
 use crate::error::{Code, Error, Result};
+use crate::features::{FeatureDelta, FeatureKind};
 use crate::source::SourceId;
 use crate::text::sanitize_truncated;
 use crate::tool::{ParsedToolName, ToolId, ToolName, parse_tool_name};
@@ -50,6 +51,7 @@ pub fn concerns_tool(event: &Event, matcher: &ToolMatcher) -> bool {
         | Event::SourceEnabled { .. }
         | Event::SourceDisabled { .. }
         | Event::SourceRemoved { .. }
+        | Event::FeaturesRecorded { .. }
         | Event::TokenCreated { .. }
         | Event::TokenChanged { .. }
         | Event::TokenRevoked { .. }
@@ -202,6 +204,14 @@ fn describe_filtered(event: &Event, kind: &str, filter: impl Fn(&str) -> bool) -
                 ],
             )
         }
+        Event::FeaturesRecorded { source, prompts, resources, resource_templates, instructions_changed, .. } => {
+            let lists = [
+                (FeatureKind::Prompt, prompts),
+                (FeatureKind::Resource, resources),
+                (FeatureKind::ResourceTemplate, resource_templates),
+            ];
+            describe_feature_changes(source, lists, *instructions_changed)
+        }
         Event::TokenCreated { name, role, .. } => {
             format!("token `{}` created ({})", sanitize_truncated(name, 80), role.as_str())
         }
@@ -275,16 +285,55 @@ fn describe_inventory_change(source: &SourceId, groups: [(&str, &str, Vec<String
             (true, count) => format!("{count} tools {verb} {preposition} `{source}`"),
             (false, count) => format!("{count} {verb}"),
         };
-        let mut listed = names.iter().take(MAX_LISTED_NAMES).cloned().collect::<Vec<_>>().join(", ");
-        if names.len() > MAX_LISTED_NAMES {
-            listed.push_str(&format!(", and {} more", names.len() - MAX_LISTED_NAMES));
-        }
-        parts.push(format!("{subject}: {listed}"));
+        parts.push(format!("{subject}: {}", join_names(&names)));
     }
     match &parts[..] {
         [] => format!("the tool list of `{source}` was recorded; no tool was added, changed or removed"),
         parts => parts.join("; "),
     }
+}
+
+/// Describes new prompts, resources and instructions of a source: ``2 prompts added to `git`: a, b; 1 resource removed:
+/// file:///x; instructions changed``.
+fn describe_feature_changes(
+    source: &SourceId,
+    lists: [(FeatureKind, &FeatureDelta); 3],
+    instructions_changed: bool,
+) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    for (kind, FeatureDelta { added, changed, removed }) in lists {
+        for (verb, preposition, keys) in [("added", "to", added), ("changed", "in", changed), ("removed", "from", removed)]
+        {
+            if keys.is_empty() {
+                continue;
+            }
+            let plural = if keys.len() == 1 { "" } else { "s" };
+            let mut subject = format!("{} {}{plural} {verb}", keys.len(), kind.as_str());
+            // Only the first part names the source.
+            if parts.is_empty() {
+                subject.push_str(&format!(" {preposition} `{source}`"));
+            }
+            let names: Vec<String> = keys.iter().map(|key| sanitize_truncated(key, 80)).collect();
+            parts.push(format!("{subject}: {}", join_names(&names)));
+        }
+    }
+    if instructions_changed {
+        let of_source = if parts.is_empty() { format!(" of `{source}`") } else { String::new() };
+        parts.push(format!("instructions{of_source} changed"));
+    }
+    match &parts[..] {
+        [] => format!("prompts and resources of `{source}` were recorded; none was added, changed or removed"),
+        parts => parts.join("; "),
+    }
+}
+
+/// Joins the first names and counts the others.
+fn join_names(names: &[String]) -> String {
+    let mut listed = names.iter().take(MAX_LISTED_NAMES).cloned().collect::<Vec<_>>().join(", ");
+    if names.len() > MAX_LISTED_NAMES {
+        listed.push_str(&format!(", and {} more", names.len() - MAX_LISTED_NAMES));
+    }
+    listed
 }
 
 #[cfg(test)]
@@ -294,6 +343,30 @@ mod tests {
     fn recorded_event() -> Event {
         let text = r#"{"type":"InventoryRecorded","source":"github","fingerprint":"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad","added":["a.b"],"changed":[{"name":"c","fields":["title"]}],"removed":[]}"#;
         serde_json::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn changes_of_prompts_and_resources_are_described() {
+        let describe = |changes: &str| {
+            let fingerprint = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+            let text = format!(
+                r#"{{"type":"FeaturesRecorded","source":"git","fingerprint":"{fingerprint}"{changes}}}"#
+            );
+            describe(&serde_json::from_str(&text).unwrap(), "")
+        };
+        assert_eq!(
+            describe(
+                r#","prompts":{"added":["a","b"],"changed":[],"removed":["c"]},
+                    "resource_templates":{"added":[],"changed":["file:///{p}"],"removed":[]},"instructions_changed":true"#
+            ),
+            "2 prompts added to `git`: a, b; 1 prompt removed: c; 1 resource template changed: file:///{p}; \
+             instructions changed"
+        );
+        assert_eq!(describe(r#","instructions_changed":true"#), "instructions of `git` changed");
+        assert_eq!(
+            describe(""),
+            "prompts and resources of `git` were recorded; none was added, changed or removed"
+        );
     }
 
     #[test]

@@ -7,6 +7,7 @@ use super::*;
 use crate::access::{MAX_TOKEN_LIFETIME, Role};
 use crate::delta::ChangeClass;
 use crate::delta::ToolChange;
+use crate::features::{FeatureDelta, FeatureList, OfferedFeatures, OfferedList};
 use crate::manifest::{Manifest, PackedManifest, ToolLimits};
 
 fn source_id(name: &str) -> SourceId {
@@ -280,6 +281,53 @@ fn a_token_keeps_its_hash_when_its_name_or_role_changes() {
     assert_eq!(inventory.token("a1"), Some(token));
 }
 
+fn feature_list(prompts: &[(&str, &str)], instructions: Option<&str>) -> Arc<FeatureList> {
+    let raw = |(name, description): &(&str, &str)| {
+        RawValue::from_string(serde_json::json!({"name": name, "description": description}).to_string()).unwrap()
+    };
+    let mut offered = OfferedFeatures { instructions: instructions.map(str::to_owned), ..OfferedFeatures::default() };
+    offered.lists.prompts = OfferedList::Items(prompts.iter().map(raw).collect());
+    Arc::new(FeatureList::new(&source_id("git"), offered, None))
+}
+
+fn features_event(after: &FeatureList, prompts: FeatureDelta, instructions_changed: bool) -> Event {
+    Event::FeaturesRecorded {
+        source: source_id("git"),
+        fingerprint: after.fingerprint,
+        prompts,
+        resources: FeatureDelta::default(),
+        resource_templates: FeatureDelta::default(),
+        instructions_changed,
+    }
+}
+
+#[test]
+fn features_are_recorded_when_they_change() {
+    let record = |before: Option<&Arc<FeatureList>>, after: &Arc<FeatureList>| {
+        Command::RecordFeatures(FeaturesUpdate { before: before.cloned(), after: after.clone() })
+    };
+    let none = feature_list(&[], None);
+    let one = feature_list(&[("a", "A"), ("b", "B")], None);
+    let two = feature_list(&[("b", "other"), ("c", "C")], None);
+    let told = feature_list(&[("b", "other"), ("c", "C")], Some("Use it."));
+    let names = |names: &[&str]| -> Vec<String> { names.iter().map(|name| name.to_string()).collect() };
+    let added = FeatureDelta { added: names(&["a", "b"]), ..FeatureDelta::default() };
+    let added = features_event(&one, added, false);
+    check(&[declared_event()], record(None, &none), &[]);
+    check(&[declared_event()], record(None, &one), std::slice::from_ref(&added));
+    let events = [declared_event(), added.clone()];
+    check(&events, record(Some(&one), &one), &[]);
+    let changed = FeatureDelta { added: names(&["c"]), changed: names(&["b"]), removed: names(&["a"]) };
+    check(&events, record(Some(&one), &two), &[features_event(&two, changed, false)]);
+    let gone = FeatureDelta { removed: names(&["a", "b"]), ..FeatureDelta::default() };
+    check(&events, record(Some(&one), &none), &[features_event(&none, gone, false)]);
+    let events = [declared_event(), features_event(&two, FeatureDelta::default(), false)];
+    check(&events, record(Some(&two), &told), &[features_event(&told, FeatureDelta::default(), true)]);
+    let removed = [events[0].clone(), added, Event::SourceRemoved { source: source_id("git") }];
+    assert_eq!(inventory_after(&removed).sources[&source_id("git")].features, None);
+    assert!(inventory_after(&removed).decide(&record(Some(&one), &two)).is_err());
+}
+
 /// Stored journals stay readable for ever: lines may be added to the golden file, but never changed.
 #[test]
 fn event_json_matches_the_golden_file() {
@@ -289,7 +337,7 @@ fn event_json_matches_the_golden_file() {
         assert_ne!(event, Event::Unknown, "{line}");
         assert_eq!(serde_json::to_string(&event).unwrap(), line);
     }
-    assert_eq!(golden.lines().count(), 13, "one line for each event type, and for each field added later");
+    assert_eq!(golden.lines().count(), 15, "one line for each event type, and for each field added later");
 }
 
 #[test]

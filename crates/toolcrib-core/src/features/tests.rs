@@ -1,0 +1,132 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+fn source_id() -> SourceId {
+    SourceId::parse("git").unwrap()
+}
+
+fn items(values: &[Value]) -> OfferedList {
+    OfferedList::Items(values.iter().map(|value| RawValue::from_string(value.to_string()).unwrap()).collect())
+}
+
+fn offered(prompts: &[Value], resources: &[Value], instructions: Option<&str>) -> OfferedFeatures {
+    let lists = ByFeatureKind {
+        prompts: items(prompts),
+        resources: items(resources),
+        resource_templates: OfferedList::default(),
+    };
+    OfferedFeatures { lists, instructions: instructions.map(str::to_owned), skipped: Vec::new() }
+}
+
+fn list(prompts: &[Value], resources: &[Value], instructions: Option<&str>) -> FeatureList {
+    FeatureList::new(&source_id(), offered(prompts, resources, instructions), None)
+}
+
+fn keys(list: &FeatureList, kind: FeatureKind) -> Vec<&str> {
+    list.features(kind).iter().map(|feature| feature.key.as_str()).collect()
+}
+
+#[test]
+fn the_fingerprint_depends_on_the_content_alone() {
+    let (a, b) = (json!({"name": "a", "description": "A"}), json!({"name": "b"}));
+    let one = list(&[a.clone(), b.clone()], &[], Some("Use it."));
+    assert_eq!(one.fingerprint, list(&[b.clone(), a.clone()], &[], Some("Use it.")).fingerprint, "order of items");
+    let reordered = RawValue::from_string(r#"{ "description":"A", "name":"a" }"#.to_owned()).unwrap();
+    let mut other = offered(&[b.clone()], &[], Some("Use it."));
+    other.lists.prompts = match other.lists.prompts {
+        OfferedList::Items(mut items) => {
+            items.push(reordered);
+            OfferedList::Items(items)
+        }
+        OfferedList::Failed => OfferedList::Failed,
+    };
+    assert_eq!(one.fingerprint, FeatureList::new(&source_id(), other, None).fingerprint, "order of fields");
+    for other in [
+        list(&[a.clone()], &[], Some("Use it.")),
+        list(&[a.clone(), json!({"name": "b", "x": 1})], &[], Some("Use it.")),
+        list(&[a, b], &[], Some("Use it well.")),
+    ] {
+        assert_ne!(one.fingerprint, other.fingerprint);
+    }
+}
+
+#[test]
+fn texts_are_sanitised_and_unknown_fields_kept() {
+    let prompt = json!({"name": "review", "description": "Reviews\u{200b} it", "x-vendor": 1.50,
+        "arguments": [{"name": "path", "description": "A\u{202e} path", "required": true}]});
+    let list = list(&[prompt], &[], Some("Be\u{200b} brief.\n\nAlways."));
+    let feature = list.find(FeatureKind::Prompt, "review").unwrap();
+    let item: Value = serde_json::from_str(list.json(feature)).unwrap();
+    assert_eq!(item["description"], "Reviews it");
+    assert_eq!(item["arguments"][0], json!({"name": "path", "description": "A path", "required": true}));
+    assert_eq!(item["x-vendor"], 1.5);
+    assert_eq!(list.instructions.as_deref(), Some("Be brief.\n\nAlways."));
+}
+
+#[test]
+fn unusable_items_are_skipped_with_a_reason() {
+    let list = list(
+        &[
+            json!({"name": "ok"}),
+            json!({"name": "ok", "description": "again"}),
+            json!({"name": "hid\u{200b}den"}),
+            json!({"description": "nameless"}),
+            json!(7),
+            json!({"name": "arguments", "arguments": [{"name": "pa\u{200b}th"}]}),
+            json!({"name": "large", "description": "x".repeat(300_000)}),
+        ],
+        &[json!({"uri": format!("file:///{}", "a".repeat(3000))}), json!({"uri": "file:///b", "name": "b"})],
+        None,
+    );
+    assert_eq!(keys(&list, FeatureKind::Prompt), ["ok"]);
+    assert_eq!(keys(&list, FeatureKind::Resource), ["file:///b"]);
+    let skipped: Vec<String> = list.skipped.iter().map(|item| format!("{}: {}", item.name, item.reason)).collect();
+    assert_eq!(
+        skipped,
+        [
+            "prompt #4: it has no `name`",
+            "prompt #5: it is not a JSON object",
+            "prompt #7: it is larger than 262144 bytes",
+            "prompt arguments: the name of an argument has hidden or invalid characters",
+            "prompt hidden: its `name` has hidden or invalid characters",
+            "prompt ok: the source offers this prompt twice; the first one is kept",
+            "resource #1: its `uri` is longer than 2048 bytes",
+        ]
+    );
+}
+
+#[test]
+fn a_list_that_could_not_be_read_stays() {
+    let known = list(&[json!({"name": "a"}), json!({"x": 1})], &[json!({"uri": "file:///a"})], Some("one"));
+    let mut next = offered(&[], &[json!({"uri": "file:///b"})], Some("two"));
+    next.lists.prompts = OfferedList::Failed;
+    let after = FeatureList::new(&source_id(), next.clone(), Some(&known));
+    assert_eq!(keys(&after, FeatureKind::Prompt), ["a"]);
+    assert_eq!(keys(&after, FeatureKind::Resource), ["file:///b"]);
+    assert_eq!(after.skipped, known.skipped);
+    let changes = after.changes_since(Some(&known));
+    assert!(changes.lists.prompts.is_empty() && changes.instructions_changed);
+    let expected = FeatureDelta { added: vec!["file:///b".into()], removed: vec!["file:///a".into()], changed: vec![] };
+    assert_eq!(changes.lists.resources, expected);
+    assert_eq!(keys(&FeatureList::new(&source_id(), next, None), FeatureKind::Prompt), [""; 0]);
+}
+
+#[test]
+fn a_stored_list_is_read_back_and_damage_is_found() {
+    let list = list(&[json!({"name": "a", "title": "A"})], &[json!({"uri": "file:///ä", "name": "ä"})], Some("one"));
+    let index = list.index_json().unwrap();
+    let read = FeatureList::read(list.fingerprint, &index, list.body().to_owned()).unwrap();
+    assert_eq!(read, list);
+    assert_eq!(read.find_damage(), None);
+    let damaged = list.body().replace("\"title\":\"A\"", "\"title\":\"B\"");
+    let damaged = FeatureList::read(list.fingerprint, &index, damaged).unwrap();
+    assert_eq!(damaged.find_damage().unwrap(), "the stored prompt `a` does not match its fingerprint");
+    let other_text = index.replace("\"one\"", "\"two\"");
+    let damaged = FeatureList::read(list.fingerprint, &other_text, list.body().to_owned()).unwrap();
+    assert_eq!(
+        damaged.find_damage().unwrap(),
+        "the stored prompts and resources do not match their fingerprint"
+    );
+    assert!(FeatureList::read(list.fingerprint, &index, "{}".to_owned()).is_err());
+}
