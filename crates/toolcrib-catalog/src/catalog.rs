@@ -29,6 +29,7 @@ use crate::search::SearchIndex;
 
 pub use segment::{CallSpec, Segment, SegmentEntry};
 pub use tool_ref::{ToolRef, ToolStatus};
+use toolcrib_core::features::FeatureList;
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::inventory::{SourceState, ToolState};
 use toolcrib_core::policy::{Rule, Rules, Verdict};
@@ -67,6 +68,8 @@ pub struct CatalogSource {
     pub segment: Arc<Segment>,
     pub state: Arc<SourceState>,
     pub options: SourceOptions,
+    /// Prompts, resources and instructions of an MCP server. They are no part of the digests, which are about tools.
+    pub features: Option<Arc<FeatureList>>,
     /// Digest of everything that affects the tool lists of this source; part of [`Catalog::hash`].
     digest: Fingerprint,
     /// The options among that, as text.
@@ -176,7 +179,13 @@ impl CatalogSource {
         let options_text = options.to_digest_text();
         text.push_str(&options_text);
         let digest = Fingerprint::digest(text);
-        CatalogSource { digest, segment, state, options, options_text, details_digest: OnceLock::new() }
+        CatalogSource { digest, segment, state, options, features: None, options_text, details_digest: OnceLock::new() }
+    }
+
+    /// Adds the prompts, resources and instructions of the source.
+    #[must_use]
+    pub fn with_features(self, features: Option<Arc<FeatureList>>) -> CatalogSource {
+        CatalogSource { features, ..self }
     }
 
     /// Returns the inventory state of a tool by its original name.
@@ -249,6 +258,17 @@ impl Catalog {
     /// Iterates over all sources, built-in ones first.
     pub fn sources(&self) -> impl Iterator<Item = &Arc<CatalogSource>> {
         self.positioned_sources().map(|positioned| &positioned.source)
+    }
+
+    /// Digest of the prompts, resources and instructions of all sources.
+    pub fn features_hash(&self) -> Fingerprint {
+        let mut text = String::new();
+        for source in self.sources() {
+            if let Some(features) = &source.features {
+                text.push_str(&format!("{} {}\n", features.source, features.fingerprint));
+            }
+        }
+        Fingerprint::digest(text)
     }
 
     /// Returns a source by id.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::value::RawValue;
+use toolcrib_core::features::OfferedFeatures;
 use toolcrib_core::manifest::SkippedTool;
 use toolcrib_core::{Code, Error, Result, SourceId};
 
@@ -88,6 +89,10 @@ pub struct Discovered {
     pub private: bool,
     /// Title, description and instructions of the source, as text for search.
     pub about: Option<String>,
+    /// Prompts, resources and instructions of an MCP server; `None` where the discovery tells nothing about them.
+    pub features: Option<OfferedFeatures>,
+    /// Lists of those that could not be read, by method, with the reason.
+    pub failed_lists: Vec<SkippedTool>,
     /// Servers that the document sends requests to. Empty for sources without a document, and where the configuration
     /// names the server itself.
     pub servers: BTreeSet<String>,

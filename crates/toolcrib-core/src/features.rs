@@ -115,6 +115,8 @@ pub struct FeatureList {
     pub skipped: Vec<SkippedTool>,
     /// In byte order of their keys.
     features: ByFeatureKind<Vec<Feature>>,
+    /// Digest of each list: keys and fingerprints of its items.
+    digests: ByFeatureKind<Fingerprint>,
     /// JSON of all items, concatenated.
     body: Arc<String>,
 }
@@ -159,12 +161,19 @@ impl FeatureList {
         skipped.dedup();
         let instructions = instructions.map(|text| clean_instructions(&text)).filter(|text| !text.is_empty());
         let fingerprint = compute_fingerprint(source, &features, instructions.as_deref(), &skipped);
-        FeatureList { source: source.clone(), fingerprint, instructions, skipped, features, body: Arc::new(body) }
+        let digests = list_digests(&features);
+        let body = Arc::new(body);
+        FeatureList { source: source.clone(), fingerprint, instructions, skipped, features, digests, body }
     }
 
     /// Items of a kind, in byte order of their keys.
     pub fn features(&self, kind: FeatureKind) -> &[Feature] {
         self.features.get(kind)
+    }
+
+    /// Digest of a list; changes exactly when the list does.
+    pub fn list_digest(&self, kind: FeatureKind) -> Fingerprint {
+        *self.digests.get(kind)
     }
 
     /// Finds an item by its key.
@@ -289,6 +298,15 @@ fn clean_instructions(text: &str) -> String {
         None => text.to_owned(),
         Some((end, _)) => format!("{}…", text[..end].trim_end()),
     }
+}
+
+/// Computes the digest of each list.
+fn list_digests(features: &ByFeatureKind<Vec<Feature>>) -> ByFeatureKind<Fingerprint> {
+    ByFeatureKind::from_fn(|kind| {
+        let mut text = String::new();
+        push_pairs(features.get(kind).iter().map(|feature| (&feature.key, feature.fingerprint.to_string())), &mut text);
+        Fingerprint::digest(text)
+    })
 }
 
 /// Hashes source, instructions, features and skipped items as canonical JSON. The text must never change: fingerprints

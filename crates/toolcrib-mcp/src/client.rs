@@ -1,8 +1,9 @@
 //! The MCP client: connects, negotiates the protocol version, sends requests and closes.
 //!
 //! Request correlation and incoming messages are handled by [`WireConnection`], bytes by its transport. This module
-//! chooses the transport and the order of probes; `handshake` negotiates, `tools` lists and calls tools,
-//! `input_required` answers questions of servers of 2026-07-28, and `change_subscription` listens for list changes.
+//! chooses the transport and the order of probes; `handshake` negotiates, `lists` reads lists page by page, `tools` lists
+//! and calls tools, `input_required` answers questions of servers of 2026-07-28, and `change_subscription` listens for
+//! list changes.
 //!
 //! A connection can be used by any number of concurrent requests. It ends when the client is closed or dropped, when
 //! the server closes its end, or when a line or an event of legacy HTTP+SSE exceeds its bound; all pending requests
@@ -11,6 +12,7 @@
 mod change_subscription;
 pub(crate) mod handshake;
 mod input_required;
+pub(crate) mod lists;
 pub(crate) mod tools;
 
 use std::{sync::Arc, time::Duration};

@@ -21,7 +21,11 @@ mod options;
 pub mod server;
 mod stdio;
 
-pub use client::{McpClient, ServerDescription, tools::ToolList};
+pub use client::{
+    McpClient, ServerDescription,
+    lists::{ItemList, ListMethod},
+    tools::ToolList,
+};
 pub use connection::ConnectionEvent;
 pub use era::{Era, LegacyVersion};
 pub use error::{RpcError, WireError};

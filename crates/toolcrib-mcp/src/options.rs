@@ -67,12 +67,11 @@ pub struct ClientLimits {
     pub max_line_bytes: usize,
     /// Maximum bytes of one HTTP body or one event of a stream.
     pub max_body_bytes: usize,
-    /// Maximum number of pages of one tool list. Real servers send one; a server that never stops paging must still
-    /// end.
+    /// Maximum number of pages of one list. Real servers send one; a server that never stops paging must still end.
     pub max_pages: usize,
-    /// Maximum number of tools of one tool list.
+    /// Maximum number of tools, prompts or resources of one list.
     pub max_tools: usize,
-    /// Maximum bytes of all pages of one tool list together.
+    /// Maximum bytes of all pages of one list together.
     pub max_list_bytes: usize,
 }
 

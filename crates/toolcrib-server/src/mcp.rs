@@ -18,6 +18,7 @@ mod resources;
 mod upstream_lists;
 
 mod client_state;
+mod instructions;
 mod list_changed;
 mod listing_cache;
 mod response;
@@ -47,10 +48,9 @@ use crate::view_cache::ViewCache;
 
 use client_state::ClientStates;
 use listing_cache::{ListingMode, ListingParts, Listings};
-use resources::{RESOURCE_LIST, TEMPLATE_LIST};
 pub(crate) use response::stopping_result;
 use response::{McpResult, to_raw};
-use upstream_lists::UpstreamLists;
+use upstream_lists::{ListKind, PROMPT_LIST, RESOURCE_LIST, TEMPLATE_LIST, UpstreamLists};
 use warmup::StatelessClients;
 
 /// MCP service over one registry. Cheap to clone; all clones share their state. One service can serve an HTTP endpoint
@@ -145,27 +145,27 @@ impl McpService {
     }
 
     /// Describes the service for `initialize` and `server/discover`. In search mode the instructions carry the summary of
-    /// the catalogue; prompts and resources are offered in full mode only.
+    /// the catalogue, in full mode those of the servers. Prompts and resources are offered in full mode only, and
+    /// announced where the mode is not decided yet.
     async fn handshake(self, peer: Arc<McpPeer>) -> ServiceDescription {
         self.warm_on_handshake();
         let listings = self.listings(&peer.extensions);
         match self.listing_mode(&peer, &listings).await {
             ListingMode::Search => ServiceDescription {
-                capabilities: to_raw(&json!({ "tools": { "listChanged": true }, "logging": {} })),
+                // The sources are not known yet, so that the list may turn out to be a full one.
+                capabilities: if self.effective_mode(&peer) == ExposeMode::Auto && self.is_undiscovered() {
+                    full_capabilities()
+                } else {
+                    to_raw(&json!({ "tools": { "listChanged": true }, "logging": {} }))
+                },
                 instructions: Some(match self.blocked_sources_note() {
                     Some(note) => format!("{}\n{note}", listings.summary().await),
                     None => listings.summary().await,
                 }),
             },
             ListingMode::Full => ServiceDescription {
-                capabilities: to_raw(&json!({
-                    "tools": { "listChanged": true },
-                    "prompts": { "listChanged": true },
-                    "resources": { "listChanged": true, "subscribe": true },
-                    "completions": {},
-                    "logging": {},
-                })),
-                instructions: None,
+                capabilities: full_capabilities(),
+                instructions: instructions::combine(listings.view()),
             },
         }
     }
@@ -178,16 +178,27 @@ impl McpService {
             "tools/list" => self.tools_list(&request).await,
             "tools/call" => self.tools_call(request).await,
             "logging/setLevel" => self.clients.set_log_level(&request),
-            "prompts/list" => self.upstream_lists.prompts_list(&request).await,
+            "prompts/list" => self.feature_list(&PROMPT_LIST, &request).await,
             "prompts/get" => self.upstream_lists.prompts_get(request).await,
-            "resources/list" => self.upstream_lists.resources_list(&RESOURCE_LIST, &request).await,
-            "resources/templates/list" => self.upstream_lists.resources_list(&TEMPLATE_LIST, &request).await,
+            "resources/list" => self.feature_list(&RESOURCE_LIST, &request).await,
+            "resources/templates/list" => self.feature_list(&TEMPLATE_LIST, &request).await,
             "resources/read" => self.upstream_lists.resources_read(request).await,
             "resources/subscribe" => self.upstream_lists.subscribe(request).await,
             "resources/unsubscribe" => self.upstream_lists.unsubscribe(request).await,
             "completion/complete" => self.upstream_lists.complete(request).await,
             other => Err(RpcError::new(RpcError::METHOD_NOT_FOUND, format!("unknown method `{other}`"))),
         }
+    }
+}
+
+impl McpService {
+    /// Handles `prompts/list` and the lists of resources. Discovers what is missing or stale in the background, like a list
+    /// of tools.
+    async fn feature_list(&self, list: &ListKind, request: &McpRequest) -> McpResult {
+        self.refresh_in_background().await;
+        let listings = self.listings(&request.extensions);
+        let mode = self.listing_mode(&request.peer, &listings).await;
+        self.upstream_lists.list(list, mode, request)
     }
 }
 
@@ -224,6 +235,17 @@ impl Service for McpService {
             self.registry.client_disconnected(ClientId(peer.id));
         }
     }
+}
+
+/// Capabilities in full mode.
+fn full_capabilities() -> Box<RawValue> {
+    to_raw(&json!({
+        "tools": { "listChanged": true },
+        "prompts": { "listChanged": true },
+        "resources": { "listChanged": true, "subscribe": true },
+        "completions": {},
+        "logging": {},
+    }))
 }
 
 /// Reads `mode=…` from the query of the client's URL. The router has rejected unknown modes.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use toolcrib_core::delta::{ToolChange, ToolRename};
+use toolcrib_core::features::{ByFeatureKind, FeatureDelta};
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::inventory::Record;
 use toolcrib_core::{SourceId, Timestamp};
@@ -34,6 +35,8 @@ pub enum RegistryNotice {
     /// The tool lists have changed. Sent after the snapshot was replaced, so a subscriber that reads now sees the new
     /// list.
     CatalogChanged,
+    /// Prompts, resources or instructions of a source have changed, with or without tools. Sent like `CatalogChanged`.
+    FeaturesChanged,
     /// An MCP source sent a notification that belongs to no call, e.g. that its resources or prompts changed.
     SourceNotification {
         /// Sender of the notification.
@@ -79,6 +82,9 @@ pub struct RefreshOutcome {
     /// Likely renames; both names are in `removed` and `added` too.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub renamed: Vec<ToolRename>,
+    /// Changes of prompts, resources and instructions, by their own names and URIs; `None` if there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub features: Option<FeatureOutcome>,
     /// Number of tools that are as before.
     pub unchanged: usize,
     /// Fingerprint of the manifest that is served now.
@@ -87,6 +93,17 @@ pub struct RefreshOutcome {
     pub elapsed_ms: u64,
     /// Set if `status` is `failed`; the manifest above is then the last good one.
     pub error: Option<ErrorSummary>,
+}
+
+/// Changes of a source's prompts, resources and instructions.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct FeatureOutcome {
+    /// Added, changed and removed prompts, resources and resource templates.
+    #[serde(flatten)]
+    pub lists: ByFeatureKind<FeatureDelta>,
+    /// Whether the server's instructions are new or different.
+    pub instructions_changed: bool,
 }
 
 /// Status of a finished refresh of one source.
@@ -149,6 +166,7 @@ impl RefreshOutcome {
             changed: Vec::new(),
             removed: Vec::new(),
             renamed: Vec::new(),
+            features: None,
             unchanged: 0,
             inventory_hash: None,
             elapsed_ms: 0,

@@ -1,5 +1,5 @@
-//! Persistent storage: the journal, manifests and definitions by their fingerprints, and measurements (statuses,
-//! checks, counts, leases).
+//! Persistent storage: the journal, manifests, feature lists and definitions by their fingerprints, and measurements
+//! (statuses, checks, counts, leases).
 //!
 //! A store makes no decisions. It writes what it is given, completely or not at all. [`SqliteStore`] is the default;
 //! [`MemoryStore`] keeps nothing after it is dropped.
@@ -17,9 +17,10 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
+use toolcrib_core::features::FeatureList;
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::inventory::{Actor, Event};
-use toolcrib_core::manifest::PackedManifest;
+use toolcrib_core::manifest::{PackedManifest, SkippedTool};
 use toolcrib_core::{Code, Error, Result, Source, SourceId, Timestamp, ToolId};
 
 use crate::connector::document::DocumentVersions;
@@ -42,6 +43,8 @@ pub struct Salvage {
     pub(crate) definitions: Vec<(Fingerprint, Source)>,
     /// Manifests that the records refer to.
     pub(crate) manifests: Vec<PackedManifest>,
+    /// Lists of prompts and resources that the records refer to.
+    pub(crate) features: Vec<FeatureList>,
 }
 
 /// Omits the content: definitions may hold secrets.
@@ -69,6 +72,11 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     async fn put_manifest(&self, manifest: &PackedManifest) -> Result<()>;
     /// Returns those of the manifests that exist and can be read, in any order.
     async fn manifests(&self, fingerprints: &[Fingerprint]) -> Result<Vec<PackedManifest>>;
+
+    /// Stores a list of prompts, resources and instructions; replaces a damaged one of the same fingerprint.
+    async fn put_features(&self, features: &FeatureList) -> Result<()>;
+    /// Returns those of the lists that exist and can be read, in any order.
+    async fn features(&self, fingerprints: &[Fingerprint]) -> Result<Vec<FeatureList>>;
 
     /// Stores the definition of a source under its keyed hash.
     async fn put_definition(&self, name: Fingerprint, definition: &Source) -> Result<()>;
@@ -295,6 +303,9 @@ pub struct SourceStatus {
     pub hint_ttl_ms: Option<u64>,
     /// Whether the source says that its list must not be shared between callers.
     pub private: bool,
+    /// Lists of prompts and resources that the last discovery could not read, by method, with the reason.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub failed_lists: Vec<SkippedTool>,
     /// Versions (ETag, hash) of the documents that the list was read from, for conditional requests.
     #[serde(rename = "marks")]
     pub document_versions: Option<DocumentVersions>,

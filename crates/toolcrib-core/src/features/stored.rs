@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{ByFeatureKind, Feature, FeatureKind, FeatureList};
+use super::{ByFeatureKind, Feature, FeatureKind, FeatureList, list_digests};
 use crate::error::{Code, Error, Result, ResultExt};
 use crate::fingerprint::Fingerprint;
 use crate::manifest::SkippedTool;
@@ -75,6 +75,7 @@ impl FeatureList {
             fingerprint,
             instructions: instructions.map(Cow::into_owned),
             skipped: skipped.into_owned(),
+            digests: list_digests(&features),
             features,
             body: Arc::new(body),
         })

@@ -1,4 +1,4 @@
-//! State kept per connected client: the tool list it last saw, its log level, and its resource subscriptions.
+//! State kept per connected client: the lists it last saw, its log level, and its resource subscriptions.
 //!
 //! An entry is made when there is something to remember and removed when the client disconnects. A stateless client has
 //! a peer of its own for each request, or for the stream that it listens on.
@@ -24,12 +24,37 @@ pub(super) struct ClientStates(Mutex<HashMap<u64, ClientState>>);
 /// State of one client. Everything is optional, because clients use different parts of the protocol.
 #[derive(Debug, Default)]
 struct ClientState {
-    /// Fingerprint of the tool list that the client last got or was notified about.
-    last_list: Option<Fingerprint>,
+    /// Fingerprint of each list that the client last got or was notified about, by [`ClientList`].
+    last_lists: KnownLists,
     /// Index into [`LOG_LEVELS`], set by `logging/setLevel`.
     log_level: Option<usize>,
     /// URIs of subscribed resources, as the client knows them.
     subscriptions: BTreeSet<String>,
+}
+
+/// A list whose changes a client is notified about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ClientList {
+    Tools,
+    Prompts,
+    /// Resources and resource templates, which have one notification.
+    Resources,
+}
+
+/// Fingerprints of the lists that a client knows, by [`ClientList`].
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct KnownLists([Option<Fingerprint>; 3]);
+
+impl KnownLists {
+    /// Returns the fingerprint of a list.
+    pub(super) fn get(&self, list: ClientList) -> Option<Fingerprint> {
+        self.0[list as usize]
+    }
+
+    /// Replaces the fingerprint of a list.
+    pub(super) fn set(&mut self, list: ClientList, fingerprint: Fingerprint) {
+        self.0[list as usize] = Some(fingerprint);
+    }
 }
 
 /// Which log messages a client gets during a call. Computed once per call from the request and the session.
@@ -85,20 +110,20 @@ impl ClientStates {
     }
 
     /// Records the list that a client got.
-    pub(super) fn record_list(&self, peer: &McpPeer, list: Fingerprint) {
-        self.0.lock().entry(peer.id).or_default().last_list = Some(list);
+    pub(super) fn record_list(&self, peer: &McpPeer, list: ClientList, fingerprint: Fingerprint) {
+        self.0.lock().entry(peer.id).or_default().last_lists.set(list, fingerprint);
     }
 
     /// Records the list that a client was notified about, unless the client has disconnected meanwhile.
-    pub(super) fn update_list(&self, peer: &McpPeer, list: Fingerprint) {
+    pub(super) fn update_list(&self, peer: &McpPeer, list: ClientList, fingerprint: Fingerprint) {
         if let Some(client) = self.0.lock().get_mut(&peer.id) {
-            client.last_list = Some(list);
+            client.last_lists.set(list, fingerprint);
         }
     }
 
-    /// Returns the list that a client knows.
-    pub(super) fn last_list(&self, peer: &McpPeer) -> Option<Fingerprint> {
-        self.0.lock().get(&peer.id).and_then(|client| client.last_list)
+    /// Returns the lists that a client knows.
+    pub(super) fn last_lists(&self, peer: &McpPeer) -> KnownLists {
+        self.0.lock().get(&peer.id).map(|client| client.last_lists).unwrap_or_default()
     }
 
     /// Handles `logging/setLevel`.

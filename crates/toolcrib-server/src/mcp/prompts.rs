@@ -13,30 +13,14 @@ use toolcrib_mcp::server::McpRequest;
 
 use super::call::{client_relay, forward_to_client};
 use super::response::{McpResult, invalid_params, to_raw, to_rpc_error};
-use super::upstream_lists::{ListKind, UpstreamLists, client_context, not_found_error, set_text_field, text_field};
-
-/// Prompts are identified by their name.
-const PROMPT_LIST: ListKind =
-    ListKind { capability: McpCapability::Prompts, method: "prompts/list", items: "prompts", key: "name" };
+use super::upstream_lists::{PROMPT_LIST, UpstreamLists, client_context, not_found_error, set_text_field, text_field};
 
 impl UpstreamLists {
-    /// Handles `prompts/list`.
-    pub(super) async fn prompts_list(&self, request: &McpRequest) -> McpResult {
-        let mut prompts = self.collect_items(&PROMPT_LIST, request).await;
-        if self.has_prefixes() {
-            for prompt in &mut prompts {
-                let name = format!("{}{SEPARATOR}{}", prompt.source, prompt.upstream_key);
-                set_text_field(&mut prompt.fields, "name", &name);
-            }
-        }
-        self.render_list(&PROMPT_LIST, prompts, request)
-    }
-
     /// Handles `prompts/get`: forwards it to the source under the prompt's own name.
     pub(super) async fn prompts_get(&self, request: McpRequest) -> McpResult {
         let mut params = parse_fields(request.params.as_deref())?;
         let name = text_field(&params, "name").ok_or_else(|| invalid_params("`name` is missing"))?;
-        let found = self.resolve_prompt(&name, &request).await?;
+        let found = self.resolve_prompt(&name, &request)?;
         let (source, upstream_name) = found.ok_or_else(|| to_rpc_error(&not_found_error("prompt", &name)))?;
         set_text_field(&mut params, "name", &upstream_name);
         self.forward(&source, params, &request).await
@@ -48,8 +32,8 @@ impl UpstreamLists {
         let mut reference =
             params.get("ref").and_then(RawFields::parse).ok_or_else(|| invalid_params("`ref` is missing"))?;
         let found = match (text_field(&reference, "name"), text_field(&reference, "uri")) {
-            (Some(name), _) => self.resolve_prompt(&name, &request).await?.map(|found| (found, "name")),
-            (None, Some(uri)) => self.resolve_resource(&uri, &request).await?.map(|found| (found, "uri")),
+            (Some(name), _) => self.resolve_prompt(&name, &request)?.map(|found| (found, "name")),
+            (None, Some(uri)) => self.resolve_resource(&uri, &request)?.map(|found| (found, "uri")),
             (None, None) => None,
         };
         let ((source, upstream_key), key) =
@@ -61,13 +45,13 @@ impl UpstreamLists {
 
     /// Returns the source of a prompt and the prompt's name there. Accepts a name without prefix if it is unambiguous.
     /// `None` if no source has such a prompt; an error if several have one.
-    async fn resolve_prompt(&self, name: &str, request: &McpRequest) -> Result<Option<(SourceId, String)>, RpcError> {
+    fn resolve_prompt(&self, name: &str, request: &McpRequest) -> Result<Option<(SourceId, String)>, RpcError> {
         if let Ok(ParsedToolName::Qualified { source, tool }) = parse_tool_name(name)
             && let Some(source) = self.find_capable_source(McpCapability::Prompts, source)
         {
             return Ok(Some((source, tool.to_owned())));
         }
-        let owner = self.find_owner(&PROMPT_LIST, name, request, |source| format!("{source}{SEPARATOR}{name}")).await?;
+        let owner = self.find_owner(&PROMPT_LIST, name, request, |source| format!("{source}{SEPARATOR}{name}"))?;
         Ok(owner.map(|source| (source, name.to_owned())))
     }
 

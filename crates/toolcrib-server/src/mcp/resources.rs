@@ -17,40 +17,17 @@ use toolcrib_mcp::{Era, RpcError};
 
 use super::prompts::parse_fields;
 use super::response::{McpResult, invalid_params, to_raw};
-use super::upstream_lists::{ListKind, UpstreamLists, set_text_field, text_field};
+use super::upstream_lists::{RESOURCE_LIST, UpstreamLists, set_text_field, text_field};
 
-/// Resources are identified by their URI.
-pub(super) const RESOURCE_LIST: ListKind =
-    ListKind { capability: McpCapability::Resources, method: "resources/list", items: "resources", key: "uri" };
-/// Templates are listed by sources with the capability for resources, under a method of their own.
-pub(super) const TEMPLATE_LIST: ListKind = ListKind {
-    capability: McpCapability::Resources,
-    method: "resources/templates/list",
-    items: "resourceTemplates",
-    key: "uriTemplate",
-};
 /// Scheme of public URIs.
 const URI_SCHEME: &str = "toolcrib://";
 /// Error code for unknown resources in protocol versions before 2026-07-28.
 const RESOURCE_NOT_FOUND: i64 = -32002;
 
 impl UpstreamLists {
-    /// Handles `resources/list` and `resources/templates/list`. Replaces the URIs and names of listed items by the public
-    /// ones.
-    pub(super) async fn resources_list(&self, list: &ListKind, request: &McpRequest) -> McpResult {
-        let mut items = self.collect_items(list, request).await;
-        for item in &mut items {
-            set_text_field(&mut item.fields, list.key, &self.public_uri(&item.source, &item.upstream_key));
-            if let Some(name) = text_field(&item.fields, "name").filter(|_| self.has_prefixes()) {
-                set_text_field(&mut item.fields, "name", &format!("{}__{name}", item.source));
-            }
-        }
-        self.render_list(list, items, request)
-    }
-
     /// Handles `resources/read`.
     pub(super) async fn resources_read(&self, request: McpRequest) -> McpResult {
-        let (source, _, params) = self.route_resource(&request).await?;
+        let (source, _, params) = self.route_resource(&request)?;
         let result =
             self.forward(&source, params, &request).await.map_err(|error| translate_not_found(error, &request))?;
         // The client asked with the public URI and compares it with the one in the result.
@@ -60,7 +37,7 @@ impl UpstreamLists {
 
     /// Handles `resources/subscribe`.
     pub(super) async fn subscribe(&self, request: McpRequest) -> McpResult {
-        let (source, uri, params) = self.route_resource(&request).await?;
+        let (source, uri, params) = self.route_resource(&request)?;
         let uri = self.public_uri(&source, &uri);
         // Recorded before the source subscribes, because it may send an update before its response. A subscription that
         // existed before stays if this request fails.
@@ -74,17 +51,17 @@ impl UpstreamLists {
 
     /// Handles `resources/unsubscribe`.
     pub(super) async fn unsubscribe(&self, request: McpRequest) -> McpResult {
-        let (source, uri, params) = self.route_resource(&request).await?;
+        let (source, uri, params) = self.route_resource(&request)?;
         // Whatever the source answers, the client does not want updates any more.
         self.clients.unsubscribe(&request.peer, &self.public_uri(&source, &uri));
         self.forward(&source, params, &request).await
     }
 
     /// Returns the source of the requested resource, its URI there, and the parameters with that URI.
-    async fn route_resource(&self, request: &McpRequest) -> Result<(SourceId, String, RawFields), RpcError> {
+    fn route_resource(&self, request: &McpRequest) -> Result<(SourceId, String, RawFields), RpcError> {
         let mut params = parse_fields(request.params.as_deref())?;
         let uri = text_field(&params, "uri").ok_or_else(|| invalid_params("`uri` is missing"))?;
-        let found = self.resolve_resource(&uri, request).await?;
+        let found = self.resolve_resource(&uri, request)?;
         let (source, upstream_uri) = found.ok_or_else(|| translate_not_found(resource_not_found(&uri), request))?;
         set_text_field(&mut params, "uri", &upstream_uri);
         Ok((source, upstream_uri, params))
@@ -92,7 +69,7 @@ impl UpstreamLists {
 
     /// Returns the source of a resource and its URI there. Accepts a source's own URI too, because tool results contain
     /// such links.
-    pub(super) async fn resolve_resource(
+    pub(super) fn resolve_resource(
         &self,
         uri: &str,
         request: &McpRequest,
@@ -102,7 +79,7 @@ impl UpstreamLists {
             return Ok(source.map(|source| (source, upstream_uri.to_owned())));
         }
         let owner =
-            self.find_owner(&RESOURCE_LIST, uri, request, |source| format!("{URI_SCHEME}{source}/{uri}")).await?;
+            self.find_owner(&RESOURCE_LIST, uri, request, |source| format!("{URI_SCHEME}{source}/{uri}"))?;
         Ok(owner.map(|source| (source, uri.to_owned())))
     }
 

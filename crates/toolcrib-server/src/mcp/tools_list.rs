@@ -12,6 +12,7 @@ use toolcrib_mcp::Era;
 use toolcrib_mcp::server::McpRequest;
 
 use super::McpService;
+use super::client_state::ClientList;
 use super::response::{McpResult, invalid_params, list_result, parse_params};
 use crate::page_cursor::{decode_cursor, encode_cursor};
 
@@ -41,7 +42,7 @@ impl McpService {
         let listings = self.listings(&request.extensions);
         let list = listings.tool_list(self.listing_mode(&request.peer, &listings).await).await;
         // Recorded for the whole list, not for the page: a change is a change of the whole list.
-        self.clients.record_list(&request.peer, list.fingerprint);
+        self.clients.record_list(&request.peer, ClientList::Tools, list.fingerprint);
 
         let first = match cursor {
             None => 0,

@@ -1,31 +1,34 @@
-//! [`UpstreamLists`]: lists of prompts, resources and resource templates, merged from all sources. Unlike tools they are
-//! not stored: each list request is sent to the sources.
+//! [`UpstreamLists`]: lists of prompts, resources and resource templates, merged from all sources. Like tools they are
+//! read from the catalogue: no request is sent and no server is started.
 //!
-//! An item keeps every field that its source sent. Names and URIs get the prefix, titles and descriptions are cleaned:
+//! An item keeps every field that its source sent. Names and URIs get the prefix:
 //! ```text
 //! { "name": "review", "description": "Review a change" }          from the source `git`
 //! { "name": "git__review", "description": "Review a change" }     as listed, with `expose.prefix`
 //! ```
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
-use futures_util::stream::{self, StreamExt};
-use serde_json::json;
-use serde_json::value::RawValue;
+use http::Extensions;
 use tokio::sync::watch;
-use toolcrib::call::{CallDeadline, ClientId, McpCapability};
+use toolcrib::call::{ClientId, McpCapability};
 use toolcrib::config::Expose;
+use toolcrib::core::features::{Feature, FeatureKind, FeatureList};
+use toolcrib::core::fingerprint::Fingerprint;
 use toolcrib::core::json::{RawFields, raw_string};
-use toolcrib::core::text::{is_sanitized, sanitize, sanitize_truncated};
-use toolcrib::{CallContext, Error, Registry, Result, SourceId};
+use toolcrib::core::text::sanitize_truncated;
+use toolcrib::core::tool::SEPARATOR;
+use toolcrib::{CallContext, Error, Registry, SourceId};
 use toolcrib_mcp::RpcError;
 use toolcrib_mcp::server::McpRequest;
 
-use super::client_state::ClientStates;
-use super::request_caller;
-use super::response::{McpResult, invalid_params, list_result, to_raw};
-use super::tools_list::cache_hints;
+use super::client_state::{ClientList, ClientStates};
+use super::listing_cache::ListingMode;
+use super::response::{McpResult, invalid_params, list_result, parse_params, to_raw};
+use super::tools_list::{ListParams, cache_hints};
+use super::{request_caller, request_principal};
+use crate::page_cursor::{decode_cursor, encode_cursor};
 
 /// Prompts, resources, completions and subscriptions: the requests that are answered by one source, and the lists of all
 /// of them. Cheap to clone. The requests are in `prompts` and `resources`.
@@ -34,97 +37,149 @@ pub(super) struct UpstreamLists {
     pub(super) registry: Registry,
     /// The `expose` section of the configuration.
     pub(super) expose: watch::Receiver<Arc<Expose>>,
-    /// Has the subscriptions of each client.
+    /// Has the lists and subscriptions of each client.
     pub(super) clients: Arc<ClientStates>,
 }
 
 /// One kind of list.
 pub(super) struct ListKind {
+    pub(super) feature: FeatureKind,
     /// Capability that a source needs to have such a list.
     pub(super) capability: McpCapability,
-    pub(super) method: &'static str,
     /// Name of the array in the result.
-    pub(super) items: &'static str,
-    /// Field that identifies an item.
-    pub(super) key: &'static str,
+    items: &'static str,
+    /// Notification about changes of the list.
+    changes: ClientList,
 }
 
-/// One item of a list, with the source that listed it.
-pub(super) struct ListItem {
-    pub(super) source: SourceId,
-    /// All fields as the source sent them, so that unknown ones are passed on.
-    pub(super) fields: RawFields,
-    /// Key of the item at its source.
-    pub(super) upstream_key: String,
+/// Prompts are identified by their name.
+pub(super) const PROMPT_LIST: ListKind = ListKind {
+    feature: FeatureKind::Prompt,
+    capability: McpCapability::Prompts,
+    items: "prompts",
+    changes: ClientList::Prompts,
+};
+/// Resources are identified by their URI.
+pub(super) const RESOURCE_LIST: ListKind = ListKind {
+    feature: FeatureKind::Resource,
+    capability: McpCapability::Resources,
+    items: "resources",
+    changes: ClientList::Resources,
+};
+/// Templates are listed by sources with the capability for resources, under a method of their own.
+pub(super) const TEMPLATE_LIST: ListKind = ListKind {
+    feature: FeatureKind::ResourceTemplate,
+    capability: McpCapability::Resources,
+    items: "resourceTemplates",
+    changes: ClientList::Resources,
+};
+
+/// Items per page. Large, because few clients follow cursors.
+const ITEMS_PER_PAGE: usize = 1000;
+
+/// One item of a merged list.
+struct ListItem<'a> {
+    /// Name or URI that clients see.
+    public_key: String,
+    features: &'a FeatureList,
+    feature: &'a Feature,
 }
 
-/// Timeout for one source; a slow source delays the merged list no longer than this.
-const SOURCE_LIST_TIMEOUT: Duration = Duration::from_secs(10);
-/// Maximum number of sources listed at the same time. A list may have to start their servers.
-const MAX_CONCURRENT_SOURCES: usize = 8;
-/// Maximum number of pages read from one source. A source that returns a new cursor for ever is cut off here.
-const MAX_LIST_PAGES: usize = 50;
-/// Maximum number of items of a merged list. Also bounds the items that are read from a single source. The rest is left
-/// out of the list.
-const MAX_LIST_ITEMS: usize = 10_000;
+impl ListItem<'_> {
+    /// Position in the list. Without prefixes several sources may have an item with the same key.
+    fn position(&self) -> String {
+        format!("{}\n{}", self.public_key, self.features.source)
+    }
+}
 
 impl UpstreamLists {
-    /// Collects the items of all sources. Sources that fail are logged and skipped.
-    pub(super) async fn collect_items(&self, list: &ListKind, request: &McpRequest) -> Vec<ListItem> {
-        let mut requests = Vec::new();
-        for source in self.registry.sources().with_capability(list.capability) {
-            requests.push(async move { (self.list_from_source(list, &source, request).await, source) });
+    /// Handles a list request: one page of the items of all sources, sorted by key so that an unchanged list is
+    /// byte-identical.
+    pub(super) fn list(&self, list: &ListKind, mode: ListingMode, request: &McpRequest) -> McpResult {
+        let ListParams { cursor } = parse_params(request.params.as_deref())?;
+        let digest = self.list_digest(list.changes, mode, &request.extensions);
+        self.clients.record_list(&request.peer, list.changes, digest);
+        let sources = self.visible_sources(list.capability, &request.extensions);
+        let mut items: Vec<ListItem<'_>> = Vec::new();
+        for features in &sources {
+            items.extend(features.features(list.feature).iter().map(|feature| ListItem {
+                public_key: self.public_key(list.feature, &features.source, &feature.key),
+                features,
+                feature,
+            }));
         }
-        // `buffered` keeps the order of the sources, so the same items give the same list.
-        let mut results = stream::iter(requests).buffered(MAX_CONCURRENT_SOURCES);
-        let mut items = Vec::new();
-        while let Some((result, source)) = results.next().await {
-            match result {
-                Ok(source_items) => items.extend(source_items),
-                Err(error) => tracing::warn!(server_name = %source, %error, "skipped in `{}`", list.method),
+        items.sort_by_cached_key(ListItem::position);
+        let first = match cursor {
+            None => 0,
+            Some(cursor) => {
+                let last = decode_cursor(&cursor)
+                    .ok_or_else(|| invalid_params("unknown or expired cursor; list from the start"))?;
+                items.partition_point(|item| item.position() <= last)
             }
-        }
-        items.truncate(MAX_LIST_ITEMS);
-        items
+        };
+        let page = items.iter().skip(first).take(ITEMS_PER_PAGE);
+        // A cursor is sent only if there are items after this page.
+        let last_of_page = items.get(first + ITEMS_PER_PAGE - 1).filter(|_| first + ITEMS_PER_PAGE < items.len());
+        let cursor = last_of_page.map(|last| format!(",\"nextCursor\":\"{}\"", encode_cursor(&last.position())));
+        let others = cursor.unwrap_or_default() + &cache_hints(&self.registry, request);
+        list_result(list.items, page.map(|item| self.render_item(list.feature, item)), &others)
     }
 
-    /// Reads all pages of one source's list.
-    async fn list_from_source(
-        &self,
-        list: &ListKind,
-        source: &SourceId,
-        request: &McpRequest,
-    ) -> Result<Vec<ListItem>> {
-        let mut items = Vec::new();
-        let mut cursor = None;
-        for _ in 0..MAX_LIST_PAGES {
-            let params = cursor.take().map(|cursor: String| to_raw(&json!({ "cursor": cursor })));
-            let context =
-                CallContext { deadline: Some(CallDeadline::after(SOURCE_LIST_TIMEOUT)), ..client_context(request) };
-            let result = self.registry.send_request(source, list.method, params.as_deref(), &context).await?;
-            let mut page = RawFields::parse(&result).unwrap_or_default();
-            let array = page.remove(list.items);
-            let raw_items: Vec<Box<RawValue>> =
-                array.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
-            for raw in raw_items {
-                // A malformed item is skipped; the others of the page stay.
-                let Some(mut fields) = RawFields::parse(&raw) else { continue };
-                let Some(upstream_key) = text_field(&fields, list.key) else { continue };
-                sanitize_fields(&mut fields);
-                items.push(ListItem { source: source.clone(), fields, upstream_key });
+    /// Returns an item under its public key. The name of a resource gets the prefix too.
+    fn render_item(&self, kind: FeatureKind, item: &ListItem<'_>) -> Box<str> {
+        let json = item.features.json(item.feature);
+        let Ok(mut fields) = serde_json::from_str::<RawFields>(json) else { return json.into() };
+        set_text_field(&mut fields, kind.key(), &item.public_key);
+        if let Some(name) = text_field(&fields, "name").filter(|_| kind != FeatureKind::Prompt && self.has_prefixes()) {
+            set_text_field(&mut fields, "name", &format!("{}{SEPARATOR}{name}", item.features.source));
+        }
+        Box::<str>::from(to_raw(&fields))
+    }
+
+    /// Returns the name or URI under which clients see an item of a source.
+    fn public_key(&self, kind: FeatureKind, source: &SourceId, key: &str) -> String {
+        match kind {
+            FeatureKind::Prompt if self.has_prefixes() => format!("{source}{SEPARATOR}{key}"),
+            FeatureKind::Prompt => key.to_owned(),
+            FeatureKind::Resource | FeatureKind::ResourceTemplate => self.public_uri(source, key),
+        }
+    }
+
+    /// Digest of the prompts, or of the resources and templates, that a client sees. Clients in search mode see none.
+    pub(super) fn list_digest(&self, list: ClientList, mode: ListingMode, extensions: &Extensions) -> Fingerprint {
+        let (capability, kinds): (McpCapability, &[FeatureKind]) = match list {
+            ClientList::Prompts => (McpCapability::Prompts, &[FeatureKind::Prompt]),
+            ClientList::Resources => {
+                (McpCapability::Resources, &[FeatureKind::Resource, FeatureKind::ResourceTemplate])
             }
-            cursor = text_field(&page, "nextCursor");
-            if cursor.is_none() || items.len() >= MAX_LIST_ITEMS {
-                break;
+            ClientList::Tools => (McpCapability::Resources, &[]),
+        };
+        let mut text = String::new();
+        let sources = match mode {
+            ListingMode::Full => self.visible_sources(capability, extensions),
+            ListingMode::Search => Vec::new(),
+        };
+        for features in sources {
+            for kind in kinds.iter().filter(|kind| !features.features(**kind).is_empty()) {
+                let digest = features.list_digest(*kind);
+                text.push_str(&format!("{} {} {} {digest}\n", self.has_prefixes(), kind.as_str(), features.source));
             }
         }
-        Ok(items)
+        Fingerprint::digest(text)
+    }
+
+    /// Features of the sources that a client may see and that have a capability.
+    fn visible_sources(&self, capability: McpCapability, extensions: &Extensions) -> Vec<Arc<FeatureList>> {
+        // Leaves out sources that must not be contacted: their items could not be read.
+        let capable: BTreeSet<SourceId> = self.registry.sources().with_capability(capability).into_iter().collect();
+        let view = self.registry.view(&request_principal(extensions));
+        let features = view.sources().filter_map(|source| source.features.clone());
+        features.filter(|features| capable.contains(&features.source)).collect()
     }
 
     /// Finds the source of an item by its upstream key: the only source with such a list, or the only one that lists
-    /// the item. When several do, the error names them with `full_name`. With several sources this lists all of them,
-    /// which is slow; clients that use the public name avoid it.
-    pub(super) async fn find_owner(
+    /// the item. When several do, the error names them with `full_name`.
+    pub(super) fn find_owner(
         &self,
         list: &ListKind,
         upstream_key: &str,
@@ -135,29 +190,17 @@ impl UpstreamLists {
         if sources.len() < 2 {
             return Ok(sources.into_iter().next());
         }
-        let items = self.collect_items(list, request).await.into_iter();
-        let mut owners: Vec<SourceId> =
-            items.filter(|item| item.upstream_key == upstream_key).map(|item| item.source).collect();
-        // Items of one source are adjacent, so this leaves each source once.
-        owners.dedup();
+        let mut owners = self.visible_sources(list.capability, &request.extensions);
+        owners.retain(|features| features.find(list.feature, upstream_key).is_some());
         if owners.len() < 2 {
-            return Ok(owners.into_iter().next());
+            return Ok(owners.first().map(|features| features.source.clone()));
         }
-        let names: Vec<String> = owners.iter().map(|source| format!("`{}`", full_name(source))).collect();
+        let names: Vec<String> = owners.iter().map(|features| format!("`{}`", full_name(&features.source))).collect();
         Err(invalid_params(&format!(
             "`{}` is offered by several sources: {}",
             sanitize_truncated(upstream_key, 200),
             names.join(", ")
         )))
-    }
-
-    /// Renders the result of a list request, sorted by key so that an unchanged list is byte-identical.
-    pub(super) fn render_list(&self, list: &ListKind, mut items: Vec<ListItem>, request: &McpRequest) -> McpResult {
-        items.sort_by(|a, b| {
-            (a.fields.get(list.key).map(RawValue::get)).cmp(&b.fields.get(list.key).map(RawValue::get))
-        });
-        let items = items.iter().map(|item| Box::<str>::from(to_raw(&item.fields)));
-        list_result(list.items, items, &cache_hints(&self.registry, request))
     }
 
     /// Returns the source with this id, if it has the capability.
@@ -168,15 +211,6 @@ impl UpstreamLists {
     /// True when names and URIs carry their source (`expose.prefix`).
     pub(super) fn has_prefixes(&self) -> bool {
         self.expose.borrow().prefix
-    }
-}
-
-/// Removes control characters and the like from the texts that users and models read, as for tools.
-fn sanitize_fields(fields: &mut RawFields) {
-    for key in ["title", "description"] {
-        if let Some(text) = text_field(fields, key).filter(|text| !is_sanitized(text)) {
-            set_text_field(fields, key, &sanitize(&text));
-        }
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::json;
+use toolcrib::core::features::FeatureList;
 use toolcrib::core::fingerprint::Fingerprint;
 use toolcrib::core::manifest::PackedManifest;
 use toolcrib::core::{Error, Result};
@@ -56,6 +57,12 @@ impl Store for FaultyStore {
     }
     async fn manifests(&self, wanted: &[Fingerprint]) -> Result<Vec<PackedManifest>> {
         self.available().await?.manifests(wanted).await
+    }
+    async fn put_features(&self, features: &FeatureList) -> Result<()> {
+        self.available().await?.put_features(features).await
+    }
+    async fn features(&self, wanted: &[Fingerprint]) -> Result<Vec<FeatureList>> {
+        self.available().await?.features(wanted).await
     }
     async fn put_definition(&self, name: Fingerprint, definition: &Source) -> Result<()> {
         self.available().await?.put_definition(name, definition).await

@@ -33,7 +33,7 @@ impl SourceEvents {
         SourceEvents(Arc::new(SourceEventsInner { changed_sources: Mutex::default(), wake: Notify::new(), notices }))
     }
 
-    /// Reports that the tools of a source changed. Returns at once; the maintenance task of the registry picks the
+    /// Reports that the tools, prompts or resources of a source changed. Returns at once; the maintenance task of the registry picks the
     /// source up and refreshes it.
     pub fn tools_changed(&self, source: &SourceId) {
         self.0.changed_sources.lock().insert(source.clone());

@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use toolcrib_core::delta::{Delta, ToolChange, ToolRename};
+use toolcrib_core::features::{ByFeatureKind, FeatureChanges, FeatureKind, FeatureList, OfferedFeatures};
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::freshness::{Freshness, backoff};
-use toolcrib_core::inventory::{Actor, Command, Event, ManifestUpdate};
+use toolcrib_core::inventory::{Actor, Command, Event, FeaturesUpdate, ManifestUpdate, SourceState};
 use toolcrib_core::manifest::{Manifest, PackedManifest};
 use toolcrib_core::source::SourceKind;
 use toolcrib_core::time::format_duration;
@@ -22,7 +23,7 @@ use crate::clock::deadline_after;
 use crate::connector::{Discovered, Discovery, run_blocking};
 use crate::connectors::Connectors;
 use crate::monitoring::Monitoring;
-use crate::notice::{DiscoveryStage, RegistryNotice};
+use crate::notice::{DiscoveryStage, FeatureOutcome, RegistryNotice};
 use crate::options::RegistryOptions;
 use crate::state::{PrecomputedDelta, State, WriteOutcome, WriterState};
 use crate::store::{DiscoveryCheck, ErrorSummary, Lease, SourceStatus};
@@ -267,6 +268,7 @@ impl Discoverer {
                     capabilities: discovered.capabilities.clone(),
                     hint_ttl_ms: discovered.ttl_ms,
                     private: discovered.private,
+                    failed_lists: discovered.failed_lists.clone(),
                     document_versions: discovered.versions.clone(),
                     ..SourceStatus::default()
                 };
@@ -368,6 +370,10 @@ impl Discoverer {
         let id = source.id.clone();
         let bounds = self.options.tool_limits;
         let known = self.state.snapshot().catalog.source(&id).map(|source| source.segment.clone());
+        let known_features = self.state.snapshot().catalog.source(&id).and_then(|source| source.features.clone());
+        // Only MCP servers have features. A discovery that tells nothing about them leaves the known ones.
+        let offered_features =
+            discovered.features.or_else(|| (source.kind.name() != "mcp").then(OfferedFeatures::default));
         // Hashing and packing a large list takes a while, so it runs on a blocking thread.
         let packed = run_blocking(move || {
             let manifest = Manifest::new(&id, &discovered.tools, discovered.skipped, &bounds);
@@ -378,24 +384,40 @@ impl Discoverer {
                 known.copy_token_counts(&mut packed);
             }
             let precomputed = PrecomputedDelta::between(known.as_ref().map(|known| &**known.packed()), &packed)?;
-            Ok((packed, precomputed))
+            let features = match (offered_features, known_features) {
+                (Some(offered), known) => Arc::new(FeatureList::new(&id, offered, known.as_deref())),
+                (None, Some(known)) => known,
+                (None, None) => Arc::new(FeatureList::new(&id, OfferedFeatures::default(), None)),
+            };
+            Ok((packed, precomputed, features))
         });
-        let (after, precomputed) = packed.await?;
+        let (after, precomputed, features) = packed.await?;
         let check = check(after.tools.len());
         let after = Arc::new(after);
         // A list from an overridden address holds for this process alone and is not stored.
         if self.state.snapshot().environment.changes_connection(&source.id) {
-            let delta = self.state.record_local(source, Some((after.clone(), precomputed)), status).await?;
-            let changed = !delta.is_empty();
-            return Ok(self.build_outcome(source, delta, changed, &after));
+            let recorded = Some((after.clone(), precomputed, features));
+            let (delta, features) = self.state.record_local(source, recorded, status).await?;
+            let features = feature_outcome(features);
+            let changed = !delta.is_empty() || features.is_some();
+            return Ok(RefreshOutcome { features, ..self.build_outcome(source, delta, changed, &after) });
         }
         // The manifest first: an event must never refer to content that is not stored.
         self.state.store.put_manifest(&after).await?;
+        // A source that never had any features has no event about them.
+        let has_recorded = |state: &Arc<SourceState>| state.features.is_some();
+        if !features.is_empty() || self.state.snapshot().inventory.source(&source.id).is_some_and(has_recorded) {
+            self.state.store.put_features(&features).await?;
+        }
         let decide = |writer: &WriterState| {
             let before = writer.previous_manifest(&source.id);
             let delta = precomputed.delta(&before, &after)?;
             let update = ManifestUpdate { before, after: after.clone(), delta };
-            writer.inventory.decide(&Command::Record(update))
+            let mut events = writer.inventory.decide(&Command::Record(update))?;
+            let features_before = writer.features(&source.id).cloned();
+            let update = FeaturesUpdate { before: features_before, after: features.clone() };
+            events.extend(writer.inventory.decide(&Command::RecordFeatures(update))?);
+            Ok(events)
         };
         Ok(match self.state.write(&Actor::refresh(), Some((&check, &status)), decide).await? {
             WriteOutcome::Applied(events) => {
@@ -403,7 +425,9 @@ impl Discoverer {
                 if events.is_empty() && !source.kind.is_builtin() {
                     self.state.replace_segment(&after).await;
                 }
-                self.build_outcome(source, recorded_delta(&events, after.tools.len()), !events.is_empty(), &after)
+                let outcome =
+                    self.build_outcome(source, recorded_delta(&events, after.tools.len()), !events.is_empty(), &after);
+                RefreshOutcome { features: recorded_features(events), ..outcome }
             }
             WriteOutcome::Superseded => self.current_outcome(&source.id, None),
         })
@@ -452,6 +476,24 @@ fn log_success(source: &Source, tool_count: usize, duration_ms: u64, trace: &Tra
         duration_ms,
         "tools.discovery.server.success"
     );
+}
+
+/// Returns the changes of prompts, resources and instructions; `None` if there are none.
+fn feature_outcome(changes: FeatureChanges) -> Option<FeatureOutcome> {
+    let FeatureChanges { lists, instructions_changed } = changes;
+    let has_changes = FeatureKind::ALL.iter().any(|kind| !lists.get(*kind).is_empty());
+    (has_changes || instructions_changed).then_some(FeatureOutcome { lists, instructions_changed })
+}
+
+/// Returns the changes of the recorded event about prompts, resources and instructions, if there is one.
+fn recorded_features(events: Vec<Event>) -> Option<FeatureOutcome> {
+    events.into_iter().find_map(|event| match event {
+        Event::FeaturesRecorded { prompts, resources, resource_templates, instructions_changed, .. } => {
+            let lists = ByFeatureKind { prompts, resources, resource_templates };
+            feature_outcome(FeatureChanges { lists, instructions_changed })
+        }
+        _ => None,
+    })
 }
 
 /// Returns the delta of the recorded event; without an event, nothing changed.

@@ -69,16 +69,25 @@ impl StoreMaintenance<'_> {
         let fingerprints: Vec<Fingerprint> = inventory.sources().map(|(_, state)| state.definition).collect();
         let definitions = self.ignore_damage(store.definitions(&fingerprints).await)?;
         // Every manifest that the journal refers to, not only the current ones: `history` reads old ones too.
-        let mut fingerprints = BTreeSet::new();
+        let mut manifests = BTreeSet::new();
+        let mut features = BTreeSet::new();
         for record in &records {
-            if let StoredEvent::Known(Event::InventoryRecorded { fingerprint, .. }) = StoredEvent::parse(&record.body) {
-                fingerprints.insert(fingerprint);
+            match StoredEvent::parse(&record.body) {
+                StoredEvent::Known(Event::InventoryRecorded { fingerprint, .. }) => {
+                    manifests.insert(fingerprint);
+                }
+                StoredEvent::Known(Event::FeaturesRecorded { fingerprint, .. }) => {
+                    features.insert(fingerprint);
+                }
+                _ => {}
             }
         }
-        let fingerprints: Vec<Fingerprint> = fingerprints.into_iter().collect();
-        let manifests = self.ignore_damage(store.manifests(&fingerprints).await)?;
+        let manifests: Vec<Fingerprint> = manifests.into_iter().collect();
+        let manifests = self.ignore_damage(store.manifests(&manifests).await)?;
+        let features: Vec<Fingerprint> = features.into_iter().collect();
+        let features = self.ignore_damage(store.features(&features).await)?;
         let key = store.key().await.ok();
-        Ok(Salvage { key, records, definitions, manifests })
+        Ok(Salvage { key, records, definitions, manifests, features })
     }
 
     /// Like `accept_damage`, for the given faults: those of the old store, after a new one was filled from it.

@@ -12,6 +12,7 @@ use serde::Serialize;
 use toolcrib_catalog::View;
 use toolcrib_config::Override;
 use toolcrib_config::show::{mask_args, mask_text, mask_url};
+use toolcrib_core::features::FeatureKind;
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::freshness::Freshness;
 use toolcrib_core::inventory::{Origin, SourceState};
@@ -60,6 +61,15 @@ pub struct SourceView {
     pub health: SourceHealth,
     /// Number of tools that agents may see; for a disabled source, the number it would have.
     pub tool_count: usize,
+    /// Number of prompts in the last list; 0 for a disabled source, here and below.
+    pub prompt_count: usize,
+    /// Number of resources in the last list.
+    pub resource_count: usize,
+    /// Number of resource templates in the last list.
+    pub resource_template_count: usize,
+    /// Instructions of an MCP server for models. Only of a single source, see [`Sources::get`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instructions: Option<String>,
     /// Fingerprint of the current manifest.
     pub inventory_hash: Option<Fingerprint>,
     /// Keyed hash of what the source connects to.
@@ -80,7 +90,7 @@ pub struct SourceView {
     pub failing_since: Option<Timestamp>,
     /// Circuit breaker of this process.
     pub breaker: BreakerView,
-    /// Tools that were skipped, each with the reason.
+    /// Tools, prompts and resources that were skipped, and lists of them that could not be read, each with the reason.
     #[serde(rename = "set_aside")]
     pub skipped: Vec<SkippedTool>,
 }
@@ -147,10 +157,13 @@ impl Sources<'_> {
         views
     }
 
-    /// Returns one source.
+    /// Returns one source, with the instructions of an MCP server.
     pub fn get(&self, id: &SourceId) -> Option<SourceView> {
         let snapshot = self.registry.state.snapshot();
+        let features = snapshot.catalog.source(id).and_then(|source| source.features.as_ref());
+        let instructions = features.and_then(|features| features.instructions.clone());
         self.build_source_view(&snapshot, &View::full(snapshot.catalog.clone()), id)
+            .map(|view| SourceView { instructions, ..view })
             .or_else(|| snapshot.invalid_sources.get(id).map(|error| invalid_source_view(id, error)))
     }
 
@@ -211,6 +224,9 @@ impl Sources<'_> {
             SourceKind::Workflow(workflow) => (None, None, Some(mask_text(&workflow.document))),
             SourceKind::Builtin(_) => (None, None, None),
         };
+        let features = catalog_source.and_then(|source| source.features.as_ref());
+        let count = |kind| features.map_or(0, |features| features.features(kind).len());
+        let skipped_features = features.into_iter().flat_map(|features| &features.skipped).chain(&status.failed_lists);
         Some(SourceView {
             id: id.clone(),
             title: source.settings.title.clone(),
@@ -226,6 +242,10 @@ impl Sources<'_> {
             health: source_health(&status, state.manifest.is_some() || catalog_source.is_some(), &slot_status),
             // The tools of a disabled source are not listed, but known.
             tool_count: if enabled { view.listed_count(id) } else { known_tool_count(state, source) },
+            prompt_count: count(FeatureKind::Prompt),
+            resource_count: count(FeatureKind::Resource),
+            resource_template_count: count(FeatureKind::ResourceTemplate),
+            instructions: None,
             inventory_hash: catalog_source
                 .map(|catalog_source| catalog_source.segment.fingerprint())
                 .or(state.manifest),
@@ -244,7 +264,7 @@ impl Sources<'_> {
             failures: status.failures.saturating_add(slot_status.failures),
             failing_since: failing_since(&status, &slot_status),
             breaker: slot_status.breaker,
-            skipped: view.skipped_tools(id),
+            skipped: view.skipped_tools(id).into_iter().chain(skipped_features.cloned()).collect(),
         })
     }
 }
@@ -316,6 +336,10 @@ fn invalid_source_view(id: &SourceId, error: &ErrorSummary) -> SourceView {
         freshness: Freshness::Missing,
         health: SourceHealth::Down,
         tool_count: 0,
+        prompt_count: 0,
+        resource_count: 0,
+        resource_template_count: 0,
+        instructions: None,
         inventory_hash: None,
         config_hash: None,
         last_checked: None,

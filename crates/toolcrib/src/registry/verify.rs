@@ -20,6 +20,8 @@ pub struct Verification {
     pub records: u64,
     /// Number of manifests that were checked.
     pub manifests: usize,
+    /// Number of lists of prompts and resources that were checked.
+    pub feature_lists: usize,
     /// Number of records that a newer Toolcrib wrote and this build does not understand.
     pub unknown_events: u64,
     /// Why calls and writes are refused, if one of those records is critical.
@@ -98,6 +100,15 @@ impl StoreMaintenance<'_> {
         for (id, state) in replay.sources() {
             if self.ignore_damage(self.registry.state.store.definitions(&[state.definition]).await)?.is_empty() {
                 verification.faults.push(format!("the definition of `{id}` is missing"));
+            }
+            if let Some(fingerprint) = state.features {
+                match self.ignore_damage(self.registry.state.store.features(&[fingerprint]).await)?.pop() {
+                    None => verification.faults.push(format!("the list of prompts and resources of `{id}` is missing")),
+                    Some(features) => {
+                        verification.feature_lists += 1;
+                        verification.faults.extend(features.find_damage().map(|fault| format!("`{id}`: {fault}")));
+                    }
+                }
             }
             let Some(fingerprint) = state.manifest else { continue };
             match self.ignore_damage(self.registry.state.store.manifests(&[fingerprint]).await)?.pop() {

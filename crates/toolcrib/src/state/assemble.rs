@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use toolcrib_catalog::{CatalogSource, Segment, SourceOptions};
+use toolcrib_core::features::FeatureList;
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::inventory::{Inventory, SourceState};
 use toolcrib_core::manifest::PackedManifest;
@@ -54,10 +55,15 @@ pub(super) async fn load_segments(
     definitions: &BTreeMap<SourceId, (Fingerprint, Arc<Source>)>,
     touched: &BTreeSet<SourceId>,
 ) -> Result<BTreeMap<SourceId, Arc<Segment>>> {
-    // Keep segments of manifests that are still current.
+    // Keep segments of manifests that are still current. With the features of a source its description for search may
+    // have changed, which is stored with the manifest and no part of its fingerprint.
     let mut segments = writer.segments.clone();
-    segments
-        .retain(|id, segment| inventory.source(id).is_some_and(|state| state.manifest == Some(segment.fingerprint())));
+    segments.retain(|id, segment| {
+        let features_before = writer.inventory.source(id).and_then(|state| state.features);
+        inventory.source(id).is_some_and(|state| {
+            state.manifest == Some(segment.fingerprint()) && state.features == features_before
+        })
+    });
     let missing: Vec<Fingerprint> = touched
         .iter()
         .filter(|id| !segments.contains_key(*id))
@@ -75,6 +81,31 @@ pub(super) async fn load_segments(
         segments.insert(id, Arc::new(segment));
     }
     Ok(segments)
+}
+
+/// Returns the features of all sources; reads those of `touched` sources that are new. A list that cannot be read leaves
+/// its source without prompts and resources until the next discovery.
+pub(super) async fn load_features(
+    store: &dyn Store,
+    writer: &WriterState,
+    inventory: &Inventory,
+    touched: &BTreeSet<SourceId>,
+) -> Result<BTreeMap<SourceId, Arc<FeatureList>>> {
+    let mut features = writer.features.clone();
+    features
+        .retain(|id, known| inventory.source(id).is_some_and(|state| state.features == Some(known.fingerprint)));
+    let missing: Vec<Fingerprint> = touched
+        .iter()
+        .filter(|id| !features.contains_key(*id))
+        .filter_map(|id| inventory.source(id).and_then(|state| state.features))
+        .collect();
+    if missing.is_empty() {
+        return Ok(features);
+    }
+    for read in store.features(&missing).await? {
+        features.insert(read.source.clone(), Arc::new(read));
+    }
+    Ok(features)
 }
 
 /// Builds the catalogue entry of a source that has been discovered. `None` leaves the source out of the catalogue: it
@@ -102,7 +133,8 @@ pub(super) fn build_catalog_source(
         }
         builtins.add_source_options(&source.id, &mut options);
     }
-    Some(Arc::new(CatalogSource::new(segment, state, options)))
+    let features = writer.features(&source.id).cloned();
+    Some(Arc::new(CatalogSource::new(segment, state, options).with_features(features)))
 }
 
 /// Returns a source with the environment's overrides and the default settings applied.

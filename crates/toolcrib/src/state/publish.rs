@@ -10,13 +10,14 @@ use std::sync::Arc;
 
 use toolcrib_catalog::{Catalog, CatalogSource, Segment};
 use toolcrib_core::delta::Delta;
+use toolcrib_core::features::{FeatureChanges, FeatureList};
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::inventory::{Damage, Inventory, PreviousManifest};
 use toolcrib_core::manifest::PackedManifest;
 use toolcrib_core::{Result, Source, SourceId};
 use toolcrib_diff::compare::compare_manifests;
 
-use super::assemble::{build_catalog_source, effective_source, load_definitions, load_segments};
+use super::assemble::{build_catalog_source, effective_source, load_definitions, load_features, load_segments};
 use super::damage::{HeadCheck, JournalDamage};
 use super::journal::{Journal, JournalEntry, READ_BATCH_SIZE};
 use super::newer_records::{NewerRecord, log_ignored_records};
@@ -35,6 +36,8 @@ pub(crate) struct WriterState {
     pub(super) definitions: BTreeMap<SourceId, (Fingerprint, Arc<Source>)>,
     /// Segment of each source's recorded manifest.
     pub(super) segments: BTreeMap<SourceId, Arc<Segment>>,
+    /// Recorded prompts, resources and instructions of each source.
+    pub(super) features: BTreeMap<SourceId, Arc<FeatureList>>,
     /// Catalogue entry of each enabled and discovered source; reused until the source changes. Building one takes time
     /// in proportion to the tools of the source.
     catalog_sources: BTreeMap<SourceId, Arc<CatalogSource>>,
@@ -63,6 +66,8 @@ pub(crate) struct WriterState {
 struct LocalOverride {
     /// The tools found at the overridden address; `None` until a discovery succeeded.
     segment: Option<Arc<Segment>>,
+    /// The prompts and resources found there.
+    features: Option<Arc<FeatureList>>,
     status: SourceStatus,
 }
 
@@ -120,6 +125,15 @@ impl WriterState {
     pub(super) fn segment(&self, id: &SourceId) -> Option<&Arc<Segment>> {
         let local = self.local_overrides.get(id).and_then(|local| local.segment.as_ref());
         local.or_else(|| self.segments.get(id))
+    }
+
+    /// Returns the prompts, resources and instructions of a source as this process sees them.
+    pub(crate) fn features(&self, id: &SourceId) -> Option<&Arc<FeatureList>> {
+        match self.local_overrides.get(id).filter(|local| local.segment.is_some()) {
+            // At another address the recorded ones may not exist.
+            Some(local) => local.features.as_ref(),
+            None => self.features.get(id),
+        }
     }
 
     /// Lays the statuses of local overrides over those of the store.
@@ -209,6 +223,7 @@ impl State {
             new_entries.iter().filter_map(|entry| entry.record.event.source().cloned()).collect();
         let definitions = load_definitions(&*self.store, writer, &inventory, &touched).await?;
         let segments = load_segments(&*self.store, writer, &inventory, &definitions, &touched).await?;
+        let features = load_features(&*self.store, writer, &inventory, &touched).await?;
         // For the log: sources that leave the catalogue with this batch.
         let environment = self.snapshot.load().environment.clone();
         let removed: Vec<(SourceId, usize)> = touched
@@ -233,6 +248,7 @@ impl State {
         writer.inventory = inventory;
         writer.definitions = definitions;
         writer.segments = segments;
+        writer.features = features;
         Arc::make_mut(&mut writer.journal).append(&new_entries);
         writer.statuses_dirty = false;
         for id in &touched {
@@ -272,29 +288,34 @@ impl State {
     }
 
     /// Records a discovery of an overridden source for this process alone: a new manifest, or only the status of a
-    /// failure. Returns the delta to the previous manifest. Nothing is written to the store: another process would
+    /// failure. Returns the changes to the previous lists. Nothing is written to the store: another process would
     /// otherwise serve the tools of an address that it does not use.
     pub(crate) async fn record_local(
         &self,
         source: &Source,
-        after: Option<(Arc<PackedManifest>, PrecomputedDelta)>,
+        after: Option<(Arc<PackedManifest>, PrecomputedDelta, Arc<FeatureList>)>,
         status: SourceStatus,
-    ) -> Result<Delta> {
+    ) -> Result<(Delta, FeatureChanges)> {
         let mut writer = self.writer.lock().await;
         let before = writer.previous_manifest(&source.id);
-        let delta = match &after {
-            Some((after, precomputed)) => precomputed.delta(&before, after)?,
-            None => Delta::default(),
+        let changes = match &after {
+            Some((after, precomputed, features)) => {
+                let known = writer.features(&source.id).map(|features| &**features);
+                (precomputed.delta(&before, after)?, features.changes_since(known))
+            }
+            None => Default::default(),
         };
-        let after = after.map(|(after, _)| after);
-        let known = writer.local_overrides.remove(&source.id).and_then(|local| local.segment);
-        let segment = after.map(|after| Arc::new(Segment::with_prefix(after))).or(known);
-        writer.local_overrides.insert(source.id.clone(), LocalOverride { segment, status });
+        let known = writer.local_overrides.remove(&source.id);
+        let (segment, features) = match after {
+            Some((after, _, features)) => (Some(Arc::new(Segment::with_prefix(after))), Some(features)),
+            None => known.map_or((None, None), |known| (known.segment, known.features)),
+        };
+        writer.local_overrides.insert(source.id.clone(), LocalOverride { segment, features, status });
         self.update_catalog_source(&mut writer, &source.id);
         let statuses = BTreeMap::clone(&self.snapshot.load().statuses);
         let statuses = writer.with_local_overrides(statuses);
         self.publish(&mut writer, statuses);
-        Ok(delta)
+        Ok(changes)
     }
 
     /// Replaces the segment of a source by one with the same fingerprint but another body. An older version may have
@@ -359,6 +380,7 @@ impl State {
     /// with the writer lock held.
     fn publish(&self, writer: &mut WriterState, statuses: Arc<BTreeMap<SourceId, SourceStatus>>) {
         let before = self.snapshot.load().catalog.hash();
+        let features_before = self.snapshot.load().catalog.features_hash();
         let environment = self.snapshot.load().environment.clone();
         let settings = self.settings.load_full();
         let effective = writer.definitions.iter().map(|(id, (_, source))| {
@@ -389,6 +411,9 @@ impl State {
         let catalog = self.snapshot.load().catalog.clone();
         if before != catalog.hash() {
             self.notify_catalog_changed(&catalog);
+        }
+        if features_before != catalog.features_hash() {
+            self.notify(RegistryNotice::FeaturesChanged);
         }
     }
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
+use toolcrib_core::features::FeatureList;
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::manifest::PackedManifest;
 use toolcrib_core::{Code, Result, ResultExt, Source, SourceId};
@@ -34,6 +35,7 @@ struct MemoryState {
     /// In order of sequence numbers; positions may have gaps after accepted damage.
     journal: Vec<StoredRecord>,
     manifests: BTreeMap<Fingerprint, PackedManifest>,
+    features: BTreeMap<Fingerprint, FeatureList>,
     definitions: BTreeMap<Fingerprint, Source>,
     statuses: BTreeMap<SourceId, SourceStatus>,
     /// Checks of each source, newest first.
@@ -86,6 +88,16 @@ impl Store for MemoryStore {
     async fn manifests(&self, fingerprints: &[Fingerprint]) -> Result<Vec<PackedManifest>> {
         let state = self.state.lock();
         Ok(fingerprints.iter().filter_map(|fingerprint| state.manifests.get(fingerprint).cloned()).collect())
+    }
+
+    async fn put_features(&self, features: &FeatureList) -> Result<()> {
+        self.lock_for_write().features.insert(features.fingerprint, features.clone());
+        Ok(())
+    }
+
+    async fn features(&self, fingerprints: &[Fingerprint]) -> Result<Vec<FeatureList>> {
+        let state = self.state.lock();
+        Ok(fingerprints.iter().filter_map(|fingerprint| state.features.get(fingerprint).cloned()).collect())
     }
 
     async fn put_definition(&self, name: Fingerprint, definition: &Source) -> Result<()> {

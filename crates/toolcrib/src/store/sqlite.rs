@@ -24,6 +24,7 @@ use async_trait::async_trait;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteSynchronous};
 use sqlx::{ConnectOptions, SqliteConnection};
 use tokio::time::Instant;
+use toolcrib_core::features::FeatureList;
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::manifest::PackedManifest;
 use toolcrib_core::{Result, Source, SourceId};
@@ -198,6 +199,14 @@ impl Store for SqliteStore {
 
     async fn manifests(&self, fingerprints: &[Fingerprint]) -> Result<Vec<PackedManifest>> {
         with_connection!(self.reader, content::load_manifests, fingerprints)
+    }
+
+    async fn put_features(&self, features: &FeatureList) -> Result<()> {
+        with_connection!(self.writer, content::put_features, features)
+    }
+
+    async fn features(&self, fingerprints: &[Fingerprint]) -> Result<Vec<FeatureList>> {
+        with_connection!(self.reader, content::load_features, fingerprints)
     }
 
     async fn put_definition(&self, name: Fingerprint, definition: &Source) -> Result<()> {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde_json::json;
 use toolcrib::config::Config;
+use toolcrib::core::features::FeatureList;
 use toolcrib::core::fingerprint::Fingerprint;
 use toolcrib::core::inventory::{Actor, Command, Event};
 use toolcrib::core::manifest::PackedManifest;
@@ -73,6 +74,12 @@ impl Store for FailingStore {
     }
     async fn manifests(&self, fingerprints: &[Fingerprint]) -> Result<Vec<PackedManifest>> {
         self.store.manifests(fingerprints).await
+    }
+    async fn put_features(&self, features: &FeatureList) -> Result<()> {
+        self.store.put_features(features).await
+    }
+    async fn features(&self, fingerprints: &[Fingerprint]) -> Result<Vec<FeatureList>> {
+        self.store.features(fingerprints).await
     }
     async fn put_definition(&self, name: Fingerprint, definition: &Source) -> Result<()> {
         self.check_space()?;

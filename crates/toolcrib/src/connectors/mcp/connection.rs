@@ -321,12 +321,12 @@ fn route_notifications(
             }
         }
         ("notifications/elicitation/complete", _) => active_calls.forward_notification(method, params),
-        (
-            "notifications/resources/list_changed"
-            | "notifications/prompts/list_changed"
-            | "notifications/resources/updated",
-            Some(source_events),
-        ) => source_events.notify(&id, method, params),
+        ("notifications/resources/updated", Some(source_events)) => source_events.notify(&id, method, params),
+        ("notifications/resources/list_changed" | "notifications/prompts/list_changed", Some(source_events)) => {
+            source_events.notify(&id, method, params);
+            // Clients are notified when the refresh has found another list.
+            source_events.tools_changed(&id);
+        }
         // Progress is matched to its request by the wire; other notifications have no receiver.
         _ => {}
     })

@@ -1,5 +1,5 @@
-//! Manifests and definitions, by their fingerprints. A damaged one is skipped and logged, so that it affects no other
-//! source.
+//! Manifests, feature lists and definitions, by their fingerprints. A damaged one is skipped and logged, so that it
+//! affects no other source.
 //!
 //! Content is addressed by its fingerprint (manifests) or a keyed hash (definitions), so writing it twice is harmless
 //! and needs no coordination between processes. Manifests are two texts: a small index that a start parses, and the
@@ -11,6 +11,7 @@ use futures_util::TryStreamExt;
 use serde::Serialize;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, SqliteConnection};
+use toolcrib_core::features::FeatureList;
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::manifest::PackedManifest;
 use toolcrib_core::{Source, SourceId};
@@ -20,14 +21,31 @@ use super::errors::is_partial_damage;
 /// Stores a manifest if it is missing, or different because it was damaged.
 pub(super) async fn put_manifest(connection: &mut SqliteConnection, manifest: &PackedManifest) -> sqlx::Result<()> {
     let index = manifest.index_json().map_err(|error| sqlx::Error::Encode(error.into()))?;
+    put_list(connection, manifest.fingerprint, index, &manifest.body).await
+}
+
+/// Stores a list of prompts and resources like a manifest, in the same table: it has the same shape, and a version that
+/// does not know such lists reads only the manifests that it knows of.
+pub(super) async fn put_features(connection: &mut SqliteConnection, features: &FeatureList) -> sqlx::Result<()> {
+    let index = features.index_json().map_err(|error| sqlx::Error::Encode(error.into()))?;
+    put_list(connection, features.fingerprint, index, features.body()).await
+}
+
+/// Writes a row of `manifests`.
+async fn put_list(
+    connection: &mut SqliteConnection,
+    fingerprint: Fingerprint,
+    index: String,
+    body: &str,
+) -> sqlx::Result<()> {
     sqlx::query(
         "INSERT INTO manifests (fingerprint, idx, body) VALUES (?, ?, ?)
          ON CONFLICT (fingerprint) DO UPDATE SET idx = excluded.idx, body = excluded.body
          WHERE idx <> excluded.idx OR body <> excluded.body",
     )
-    .bind(manifest.fingerprint.to_string())
+    .bind(fingerprint.to_string())
     .bind(index)
-    .bind(manifest.body.as_str())
+    .bind(body)
     .execute(connection)
     .await
     .map(drop)
@@ -38,27 +56,50 @@ pub(super) async fn load_manifests(
     connection: &mut SqliteConnection,
     fingerprints: &[Fingerprint],
 ) -> sqlx::Result<Vec<PackedManifest>> {
-    match read_manifests(connection, fingerprints).await {
+    load_lists(connection, "manifest", fingerprints, PackedManifest::read).await
+}
+
+/// Returns the lists of prompts and resources that exist and can be read.
+pub(super) async fn load_features(
+    connection: &mut SqliteConnection,
+    fingerprints: &[Fingerprint],
+) -> sqlx::Result<Vec<FeatureList>> {
+    load_lists(connection, "list of prompts and resources", fingerprints, FeatureList::read).await
+}
+
+/// Makes a list of the index and the body of its row.
+type ParseList<T> = fn(Fingerprint, &str, String) -> toolcrib_core::Result<T>;
+
+/// Returns the lists that exist and can be read.
+async fn load_lists<T>(
+    connection: &mut SqliteConnection,
+    what: &str,
+    fingerprints: &[Fingerprint],
+    parse: ParseList<T>,
+) -> sqlx::Result<Vec<T>> {
+    match read_lists(connection, what, fingerprints, parse).await {
         Err(error) if is_partial_damage(&error) => {}
         result => return result,
     }
-    // A damaged page fails the whole query; read one by one, only the manifests on that page are lost.
-    let mut manifests = Vec::new();
+    // A damaged page fails the whole query; read one by one, only the lists on that page are lost.
+    let mut lists = Vec::new();
     for fingerprint in fingerprints {
-        match read_manifests(connection, std::slice::from_ref(fingerprint)).await {
-            Err(error) if is_partial_damage(&error) => log_damaged("manifest", fingerprint, &error),
-            result => manifests.append(&mut result?),
+        match read_lists(connection, what, std::slice::from_ref(fingerprint), parse).await {
+            Err(error) if is_partial_damage(&error) => log_damaged(what, fingerprint, &error),
+            result => lists.append(&mut result?),
         }
     }
-    Ok(manifests)
+    Ok(lists)
 }
 
-/// Reads manifests in one query.
-async fn read_manifests(
+/// Reads lists in one query.
+async fn read_lists<T>(
     connection: &mut SqliteConnection,
+    what: &str,
     fingerprints: &[Fingerprint],
-) -> sqlx::Result<Vec<PackedManifest>> {
-    let mut manifests = Vec::with_capacity(fingerprints.len());
+    parse: ParseList<T>,
+) -> sqlx::Result<Vec<T>> {
+    let mut lists = Vec::with_capacity(fingerprints.len());
     let mut rows = sqlx::query(
         "SELECT fingerprint, idx, body FROM manifests WHERE fingerprint IN (SELECT value FROM json_each(?))",
     )
@@ -68,17 +109,18 @@ async fn read_manifests(
     // Row by row, so that parsing here overlaps with SQLite's thread reading pages.
     while let Some(row) = rows.try_next().await? {
         let fingerprint: String = row.try_get(0)?;
-        manifests.extend(skip_damaged("manifest", &fingerprint, parse_manifest(&fingerprint, &row)));
+        lists.extend(skip_damaged(what, &fingerprint, parse_list(&fingerprint, &row, parse)));
     }
-    Ok(manifests)
+    Ok(lists)
 }
 
 /// Parses a row of `manifests`.
-fn parse_manifest(
+fn parse_list<T>(
     fingerprint: &str,
     row: &SqliteRow,
-) -> Result<PackedManifest, Box<dyn std::error::Error + Send + Sync>> {
-    Ok(PackedManifest::read(fingerprint.parse()?, row.try_get(1)?, row.try_get(2)?)?)
+    parse: ParseList<T>,
+) -> Result<T, Box<dyn std::error::Error + Send + Sync>> {
+    Ok(parse(fingerprint.parse()?, row.try_get(1)?, row.try_get(2)?)?)
 }
 
 /// Stores the definition of a source. An unchanged definition is not written again.

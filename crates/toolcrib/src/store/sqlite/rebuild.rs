@@ -46,6 +46,9 @@ async fn fill_store(store: &SqliteStore, salvage: &Salvage) -> Result<()> {
     for manifest in &salvage.manifests {
         store.put_manifest(manifest).await?;
     }
+    for features in &salvage.features {
+        store.put_features(features).await?;
+    }
     Ok(())
 }
 
