@@ -29,6 +29,48 @@ fn tool(name: &str, description: &str) -> Value {
 }
 
 #[test]
+fn describe_shows_a_source_with_its_instructions() {
+    let project = TestProject::new("git: { command: SERVER, args: [--features-file, features.json], cwd: . }");
+    let features = json!({
+        "prompts": [{"name": "review"}, {"name": "bad\u{200b}"}],
+        "resources": [{"uri": "note://one", "name": "one"}],
+        "instructions": "Pull\u{200b} before\nyou push.",
+    });
+    project.write("features.json", &features.to_string());
+    let output = project.run(&["describe", "git"]).assert_code(0).stdout.clone();
+    let (head, rest) = output.split_once("  status ").unwrap();
+    assert!(head.starts_with("git\n  kind       mcp, stdio\n  location   "), "{head}");
+    let expected = "
+  tools      3
+  prompts    1
+  resources  1 and 0 templates
+
+  Instructions
+    Pull before
+    you push.
+
+  Skipped
+    prompt bad: its `name` has hidden or invalid characters
+
+  `toolcrib tools --source git` lists its tools
+";
+    assert_eq!(rest.split_once('\n').unwrap().1, &expected[1..]);
+    let source = project.json(0, &["describe", "git"]);
+    assert_eq!((&source["id"], &source["instructions"]), (&json!("git"), &json!("Pull before\nyou push.")));
+    let sources = project.json(0, &["sources"]);
+    let counts =
+        ["prompt_count", "resource_count", "resource_template_count"].map(|key| sources["sources"][0][key].clone());
+    assert_eq!(counts, [json!(1), json!(1), json!(0)]);
+    let both = project.json(1, &["describe", "git", "echo", "nothing"]);
+    assert_eq!((&both["sources"][0]["id"], &both["tools"][0]["name"]), (&json!("git"), &json!("git__echo")));
+    project
+        .run(&["history"])
+        .assert_code(0)
+        .assert_stdout("1 prompt added to `git`: review; 1 resource added: note://one");
+    project.run(&["verify"]).assert_code(0);
+}
+
+#[test]
 fn describe_renders_unusual_schemas() {
     let project = TestProject::new("odd: { command: SERVER, args: [--tools-file, odd.json], cwd: . }");
     project.write("odd.json", ODD_TOOLS);

@@ -19,6 +19,7 @@ mod mcp {
     //! Tests the MCP service through a real client over a byte stream, with scripted sources.
 
     mod calls;
+    mod features;
     mod lists;
     mod server_requests;
     mod subscriptions;

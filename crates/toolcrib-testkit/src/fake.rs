@@ -4,6 +4,7 @@
 //! It is written without the code of `toolcrib-mcp`, so that a misunderstanding of the protocol there is not repeated
 //! here.
 
+mod features;
 mod flags;
 mod list;
 mod server;

@@ -36,6 +36,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc, watch};
 use toolcrib_config::{Config, ConfiguredSource};
+use toolcrib_core::features::OfferedFeatures;
 use toolcrib_core::source::{SourceKind, SourceSettings, StdioSource};
 use toolcrib_core::{Code, Error, Result, ResultExt, Source, SourceId};
 
@@ -92,6 +93,7 @@ pub struct ScriptedSource {
 /// Settings made by the test.
 struct ScriptState {
     tools: Vec<Value>,
+    features: Option<OfferedFeatures>,
     failure: Option<Error>,
     delay: Duration,
     reply: Arc<ReplyFn>,
@@ -103,8 +105,14 @@ impl ScriptedSource {
     /// Creates a source with these tools, given by name or as in an MCP list. Its replies repeat tool and arguments.
     pub fn new(tools: impl IntoIterator<Item = impl Into<Value>>) -> Arc<ScriptedSource> {
         let reply = Arc::new(|tool: &str, input: &Value| json!(format!("{tool} {input}")).into());
-        let script =
-            ScriptState { tools: tool_list(tools), failure: None, delay: Duration::ZERO, reply, source_events: None };
+        let script = ScriptState {
+            tools: tool_list(tools),
+            features: None,
+            failure: None,
+            delay: Duration::ZERO,
+            reply,
+            source_events: None,
+        };
         Arc::new(ScriptedSource {
             script: Mutex::new(script),
             paused: watch::Sender::new(false),
@@ -132,6 +140,11 @@ impl ScriptedSource {
     /// Replaces the tools.
     pub fn set_tools(&self, tools: impl IntoIterator<Item = impl Into<Value>>) {
         self.script.lock().tools = tool_list(tools);
+    }
+
+    /// Replaces the prompts, resources and instructions.
+    pub fn set_features(&self, features: OfferedFeatures) {
+        self.script.lock().features = Some(features);
     }
 
     /// Makes discoveries fail, and calls find no connection. Calls fail like those of a server that cannot be reached,
@@ -257,7 +270,9 @@ impl Connector for ScriptedConnector {
             return Err(error);
         }
         let tools: Result<Vec<Box<RawValue>>, _> = tools.iter().map(to_raw_value).collect();
-        Ok(Discovered { tools: tools.context(Code::Internal, "write a tool")?, ..Discovered::default() })
+        let features = self.0.script.lock().features.clone();
+        let tools = tools.context(Code::Internal, "write a tool")?;
+        Ok(Discovered { tools, features, ..Discovered::default() })
     }
 
     async fn call(&self, call: &ToolCall<'_>) -> Result<ToolResult, CallFailure> {

@@ -8,6 +8,7 @@ mod client_requests;
 mod deadlines;
 mod discovery;
 mod execution_details;
+mod features;
 mod freshness;
 mod hidden_characters;
 mod journal_damage;

@@ -1,5 +1,5 @@
 //! `toolcrib describe`: prints a tool's description, arguments, policy and statistics; with `--format` its definition
-//! for a model provider, with `--at` its state in the past.
+//! for a model provider, with `--at` its state in the past. The id of a source prints the page of that source.
 //!
 //! Three outputs share the lookup: a page for people (`page`, `arguments`), JSON, and the array of a provider
 //! (`provider`). Several names may be given; each that fails is reported, and the others are printed all the same.
@@ -7,6 +7,7 @@
 mod arguments;
 mod page;
 mod provider;
+mod source;
 
 use clap::Args;
 use serde_json::value::{RawValue, to_raw_value};
@@ -16,8 +17,8 @@ use toolcrib::core::json::RawFields;
 use toolcrib::core::time::TimeSpec;
 use toolcrib::core::tool::{ParsedToolName, parse_tool_name};
 use toolcrib::core::{Error, ResultExt};
-use toolcrib::registry::ToolView;
-use toolcrib::{Code, Result};
+use toolcrib::registry::{SourceView, ToolView};
+use toolcrib::{Code, Result, SourceId};
 
 use crate::arguments::CommonArguments;
 use crate::discovery_wait::DiscoveryArguments;
@@ -27,8 +28,9 @@ use crate::session::CliSession;
 
 pub(crate) use page::render_tool;
 use provider::{print_losses, print_provider_array, project_tools};
+use source::{find_source_id, render_source};
 
-/// Show what a tool is and which arguments it takes
+/// Show what a tool is and which arguments it takes, or what a source has
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   toolcrib describe github__create_issue
@@ -36,9 +38,10 @@ use provider::{print_losses, print_provider_array, project_tools};
   toolcrib describe create_issue --full
   toolcrib describe create_issue --format anthropic
   toolcrib describe create_issue --format gemini --explain
-  toolcrib describe create_issue --at 7d")]
+  toolcrib describe create_issue --at 7d
+  toolcrib describe github")]
 pub(crate) struct Arguments {
-    /// `source__tool`, `source/tool`, `source:tool`, or the tool's own name when it is unique
+    /// `source__tool`, `source/tool`, `source:tool`, the tool's own name when it is unique, or the id of a source
     #[arg(value_name = "NAME", required = true)]
     names: Vec<String>,
     /// Add the complete schemas, and the definition as the source gave it
@@ -65,8 +68,13 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
     }
     let session = CliSession::open(common).await?;
     let mut lookups: Vec<(&str, Result<ToolView>)> = Vec::new();
+    let mut sources: Vec<SourceView> = Vec::new();
     for name in &arguments.names {
-        lookups.push((name, find_tool(&session, name, &arguments.discovery).await));
+        // Providers have tools only.
+        match find_source_id(&session, name).filter(|_| arguments.format.is_none()) {
+            Some(id) => sources.extend(find_source(&session, id, &arguments.discovery).await),
+            None => lookups.push((name, find_tool(&session, name, &arguments.discovery).await)),
+        }
     }
     // Project before the session closes: the projection reads the catalogue.
     let formatted = match arguments.format.as_deref() {
@@ -78,7 +86,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
         Some(_) if common.json && lookups.iter().all(|(_, result)| result.is_err()) => return first_error(lookups),
         Some((format, tools)) if arguments.explain => print_losses(common, format, tools)?,
         Some((format, tools)) => print_provider_array(common, format, &tools)?,
-        None => return print_tools(common, lookups, arguments.full),
+        None => return print_described(common, &sources, lookups, arguments.full),
     }
     Ok(print_errors(&lookups))
 }
@@ -98,7 +106,14 @@ async fn describe_at(common: &CommonArguments, arguments: &Arguments, when: Time
     if lookups.iter().any(|(_, result)| result.as_ref().is_err_and(is_usage_error)) {
         return first_error(lookups);
     }
-    print_tools(common, lookups, arguments.full)
+    print_described(common, &[], lookups, arguments.full)
+}
+
+/// Discovers a source if necessary and returns it.
+async fn find_source(session: &CliSession, id: SourceId, discovery: &DiscoveryArguments) -> Option<SourceView> {
+    let among = [id];
+    session.ensure(discovery.required_freshness(), Some(&among), discovery.wait_policy_for_all()).await;
+    session.registry.sources().get(&among[0])
 }
 
 /// Discovers the sources that may have the tool, then looks it up in the catalogue.
@@ -123,13 +138,19 @@ fn is_bare_name(name: &str) -> bool {
     matches!(parse_tool_name(name), Ok(ParsedToolName::Bare(_)))
 }
 
-/// Prints the tools as JSON or text, and an error for each name that is unknown or ambiguous.
-fn print_tools(common: &CommonArguments, lookups: Vec<(&str, Result<ToolView>)>, full: bool) -> Result<CommandOutcome> {
+/// Prints sources and tools as JSON or text, and an error for each name that is unknown or ambiguous.
+fn print_described(
+    common: &CommonArguments,
+    sources: &[SourceView],
+    lookups: Vec<(&str, Result<ToolView>)>,
+    full: bool,
+) -> Result<CommandOutcome> {
     if common.json {
-        return print_json(lookups, full);
+        return print_json(sources, lookups, full);
     }
     let found = lookups.iter().filter_map(|(_, result)| result.as_ref().ok());
-    let texts: Vec<String> = found.map(|view| render_tool(view, full)).collect();
+    let texts: Vec<String> =
+        sources.iter().map(render_source).chain(found.map(|view| render_tool(view, full))).collect();
     if !texts.is_empty() {
         output::print_line(&texts.join("\n"))?;
     }
@@ -146,13 +167,17 @@ fn print_errors(lookups: &[(&str, Result<ToolView>)]) -> CommandOutcome {
     outcome
 }
 
-/// Prints one tool as an object, or several as `tools` with an `errors` list for failed lookups. Returns the first error
-/// if all lookups failed.
-fn print_json(lookups: Vec<(&str, Result<ToolView>)>, full: bool) -> Result<CommandOutcome> {
-    if lookups.iter().all(|(_, result)| result.is_err()) {
+/// Prints one tool or source as an object, or several as `tools` and `sources` with an `errors` list for failed lookups.
+/// Returns the first error if all lookups failed.
+fn print_json(sources: &[SourceView], lookups: Vec<(&str, Result<ToolView>)>, full: bool) -> Result<CommandOutcome> {
+    if let ([only], []) = (sources, &lookups[..]) {
+        output::print_json(only)?;
+        return Ok(CommandOutcome::Success);
+    }
+    if sources.is_empty() && lookups.iter().all(|(_, result)| result.is_err()) {
         return first_error(lookups);
     }
-    if let [(_, Ok(only))] = &lookups[..] {
+    if let ([], [(_, Ok(only))]) = (sources, &lookups[..]) {
         output::print_json(&tool_json(only, full)?)?;
         return Ok(CommandOutcome::Success);
     }
@@ -166,8 +191,10 @@ fn print_json(lookups: Vec<(&str, Result<ToolView>)>, full: bool) -> Result<Comm
     }
     // The errors are part of the JSON and printed to stderr as well, so that no reader has to look at both.
     #[derive(serde::Serialize)]
-    struct DescribeResponse {
+    struct DescribeResponse<'a> {
         tools: Vec<Box<RawValue>>,
+        #[serde(skip_serializing_if = "<[_]>::is_empty")]
+        sources: &'a [SourceView],
         #[serde(skip_serializing_if = "Vec::is_empty")]
         errors: Vec<Value>,
     }
@@ -175,7 +202,7 @@ fn print_json(lookups: Vec<(&str, Result<ToolView>)>, full: bool) -> Result<Comm
     for error in &errors {
         output::print_stderr_line(&format!("error: {}", error["message"].as_str().unwrap_or_default()));
     }
-    output::print_json(&DescribeResponse { tools, errors })?;
+    output::print_json(&DescribeResponse { tools, sources, errors })?;
     Ok(outcome)
 }
 

@@ -7,7 +7,8 @@
 use clap::Args;
 use serde_json::json;
 use toolcrib::core::delta::ToolRename;
-use toolcrib::core::inventory::history::describe_change;
+use toolcrib::core::features::ByFeatureKind;
+use toolcrib::core::inventory::history::{describe_change, describe_feature_changes};
 use toolcrib::refresh::RefreshStatus;
 use toolcrib::{Refresh, RefreshOutcome, Result};
 
@@ -81,6 +82,12 @@ pub(crate) fn render_outcome(outcome: &RefreshOutcome) -> String {
             // A rename is inferred from a removed and an added tool that are otherwise alike, so it is only likely.
             for ToolRename { from, to } in &outcome.renamed {
                 text.push_str(&format!("\n  most likely renamed: {from} to {to}"));
+            }
+            if let Some(features) = &outcome.features {
+                let ByFeatureKind { prompts, resources, resource_templates } = &features.lists;
+                let lists = [prompts, resources, resource_templates];
+                let changes = describe_feature_changes(source, lists, features.instructions_changed);
+                text.push_str(&format!("\n  {changes}"));
             }
             text
         }

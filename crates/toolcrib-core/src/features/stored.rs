@@ -66,7 +66,8 @@ impl FeatureList {
             .flat_map(|kind| features.get(*kind))
             .all(|feature| body.get(feature.range.clone()).is_some());
         if !is_valid {
-            let message = format!("the stored list of prompts and resources `{}` is damaged", fingerprint.short_hex(12));
+            let message =
+                format!("the stored list of prompts and resources `{}` is damaged", fingerprint.short_hex(12));
             return Err(Error::new(Code::Internal, message));
         }
         let StoredIndex { source, instructions, skipped, .. } = index;

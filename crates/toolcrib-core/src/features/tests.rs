@@ -124,9 +124,6 @@ fn a_stored_list_is_read_back_and_damage_is_found() {
     assert_eq!(damaged.find_damage().unwrap(), "the stored prompt `a` does not match its fingerprint");
     let other_text = index.replace("\"one\"", "\"two\"");
     let damaged = FeatureList::read(list.fingerprint, &other_text, list.body().to_owned()).unwrap();
-    assert_eq!(
-        damaged.find_damage().unwrap(),
-        "the stored prompts and resources do not match their fingerprint"
-    );
+    assert_eq!(damaged.find_damage().unwrap(), "the stored prompts and resources do not match their fingerprint");
     assert!(FeatureList::read(list.fingerprint, &index, "{}".to_owned()).is_err());
 }

@@ -205,12 +205,7 @@ fn describe_filtered(event: &Event, kind: &str, filter: impl Fn(&str) -> bool) -
             )
         }
         Event::FeaturesRecorded { source, prompts, resources, resource_templates, instructions_changed, .. } => {
-            let lists = [
-                (FeatureKind::Prompt, prompts),
-                (FeatureKind::Resource, resources),
-                (FeatureKind::ResourceTemplate, resource_templates),
-            ];
-            describe_feature_changes(source, lists, *instructions_changed)
+            describe_feature_changes(source, [prompts, resources, resource_templates], *instructions_changed)
         }
         Event::TokenCreated { name, role, .. } => {
             format!("token `{}` created ({})", sanitize_truncated(name, 80), role.as_str())
@@ -293,16 +288,17 @@ fn describe_inventory_change(source: &SourceId, groups: [(&str, &str, Vec<String
     }
 }
 
-/// Describes new prompts, resources and instructions of a source: ``2 prompts added to `git`: a, b; 1 resource removed:
-/// file:///x; instructions changed``.
-fn describe_feature_changes(
+/// Describes new prompts, resources, resource templates and instructions of a source: ``2 prompts added to `git`: a, b; 1
+/// resource removed: file:///x; instructions changed``.
+pub fn describe_feature_changes(
     source: &SourceId,
-    lists: [(FeatureKind, &FeatureDelta); 3],
+    lists: [&FeatureDelta; FeatureKind::ALL.len()],
     instructions_changed: bool,
 ) -> String {
     let mut parts: Vec<String> = Vec::new();
-    for (kind, FeatureDelta { added, changed, removed }) in lists {
-        for (verb, preposition, keys) in [("added", "to", added), ("changed", "in", changed), ("removed", "from", removed)]
+    for (kind, FeatureDelta { added, changed, removed }) in FeatureKind::ALL.into_iter().zip(lists) {
+        for (verb, preposition, keys) in
+            [("added", "to", added), ("changed", "in", changed), ("removed", "from", removed)]
         {
             if keys.is_empty() {
                 continue;
@@ -349,9 +345,8 @@ mod tests {
     fn changes_of_prompts_and_resources_are_described() {
         let describe = |changes: &str| {
             let fingerprint = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
-            let text = format!(
-                r#"{{"type":"FeaturesRecorded","source":"git","fingerprint":"{fingerprint}"{changes}}}"#
-            );
+            let text =
+                format!(r#"{{"type":"FeaturesRecorded","source":"git","fingerprint":"{fingerprint}"{changes}}}"#);
             describe(&serde_json::from_str(&text).unwrap(), "")
         };
         assert_eq!(
@@ -363,10 +358,7 @@ mod tests {
              instructions changed"
         );
         assert_eq!(describe(r#","instructions_changed":true"#), "instructions of `git` changed");
-        assert_eq!(
-            describe(""),
-            "prompts and resources of `git` were recorded; none was added, changed or removed"
-        );
+        assert_eq!(describe(""), "prompts and resources of `git` were recorded; none was added, changed or removed");
     }
 
     #[test]

@@ -52,7 +52,7 @@ pub(super) async fn show(
         p.standing id="standing" {
             (state_badge(tone, &label))
             span {
-                (source_kind(&source)) " · " (format_count(source.tool_count, "tool")) " · "
+                (source_kind(&source)) " · " (format_count(source.tool_count, "tool")) " · " (render_feature_counts(&source))
                 @match source.last_checked { Some(at) => { "checked " (time_ago(at)) } None => { "never checked" } }
             }
             @if tone == Tone::Aged { span { "· refreshed on the next use" } }
@@ -65,6 +65,7 @@ pub(super) async fn show(
             }
             section.card aria-labelledby="checks-title" { h2 id="checks-title" { "Last checks" } (render_checks(&checks)) }
         }
+        @if let Some(instructions) = &source.instructions { (render_instructions(instructions)) }
         @if !source.skipped.is_empty() { (render_skipped(&source)) }
         (render_tools(&context, &source))
         section aria-labelledby="history-title" { h2 id="history-title" { "Changes" } (records) }
@@ -73,6 +74,27 @@ pub(super) async fn show(
         }
     };
     Ok(context.render_page(NavItem::Sources, source.id.as_str(), content))
+}
+
+/// Renders the numbers of prompts and resources, each followed by a separator; nothing for a source without any.
+fn render_feature_counts(source: &SourceView) -> Markup {
+    let counts = [
+        (source.prompt_count, "prompt"),
+        (source.resource_count, "resource"),
+        (source.resource_template_count, "resource template"),
+    ];
+    html! { @for (count, noun) in counts.iter().filter(|(count, _)| *count > 0) { (format_count(*count, noun)) " · " } }
+}
+
+/// Renders the instructions that an MCP server gives to models.
+fn render_instructions(instructions: &str) -> Markup {
+    html! {
+        section aria-labelledby="instructions-title" {
+            h2 id="instructions-title" { "Instructions" }
+            p.faint { "Written by the server, for models. In full mode clients get them, shortened if they are long." }
+            pre tabindex="0" { (sanitize(instructions)) }
+        }
+    }
 }
 
 /// True for calls and discoveries of a source.
@@ -165,8 +187,8 @@ fn render_checks(checks: &Result<Vec<DiscoveryCheck>, Error>) -> Markup {
 fn render_skipped(source: &SourceView) -> Markup {
     html! {
         section aria-labelledby="aside-title" {
-            h2 id="aside-title" { "Skipped tools" }
-            p.faint { "Offered by the source, but not listed for agents." }
+            h2 id="aside-title" { "Skipped" }
+            p.faint { "Offered by the source, but not listed for agents, or not readable." }
             dl.aside {
                 @for tool in &source.skipped {
                     div { dt { code { (sanitize_truncated(&tool.name, 120)) } } dd { (sanitize(&tool.reason)) } }

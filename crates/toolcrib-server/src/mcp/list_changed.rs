@@ -45,9 +45,10 @@ pub(super) fn change_stream(service: McpService, peer: Arc<McpPeer>) -> BoxStrea
     });
     initial
         .flat_map(|watcher| {
-            stream::unfold(watcher, |mut watcher| async move {
-                watcher.next_change().await.map(|change| (change, watcher))
-            })
+            stream::unfold(
+                watcher,
+                |mut watcher| async move { watcher.next_change().await.map(|change| (change, watcher)) },
+            )
         })
         .boxed()
 }

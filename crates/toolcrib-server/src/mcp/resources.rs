@@ -78,8 +78,7 @@ impl UpstreamLists {
             let source = self.find_capable_source(McpCapability::Resources, source);
             return Ok(source.map(|source| (source, upstream_uri.to_owned())));
         }
-        let owner =
-            self.find_owner(&RESOURCE_LIST, uri, request, |source| format!("{URI_SCHEME}{source}/{uri}"))?;
+        let owner = self.find_owner(&RESOURCE_LIST, uri, request, |source| format!("{URI_SCHEME}{source}/{uri}"))?;
         Ok(owner.map(|source| (source, uri.to_owned())))
     }
 

@@ -10,7 +10,7 @@ use toolcrib::{Code, Refresh, RefreshOutcome};
 
 use super::error::ApiResult;
 use super::openapi_schema::{
-    array_of, boolean, count, nullable, object_schema, string_array, string_enum, text, with_optional,
+    array_of, boolean, count, described, nullable, object_schema, string_array, string_enum, text, with_optional,
 };
 use super::query::{PathParam, QueryParams, find_source_id};
 use super::response::{json_response, ok_json};
@@ -58,9 +58,25 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
         ("elapsed_ms", count()),
         ("error", nullable(schema_ref("Failure"))),
     ]);
-    let outcome = with_optional(outcome, &[("renamed", array_of(schema_ref("Renamed")))]);
+    let features = object_schema(&[
+        ("prompts", schema_ref("FeatureDelta")),
+        ("resources", schema_ref("FeatureDelta")),
+        ("resource_templates", schema_ref("FeatureDelta")),
+        ("instructions_changed", boolean()),
+    ]);
+    let feature_delta =
+        object_schema(&[("added", string_array()), ("changed", string_array()), ("removed", string_array())]);
+    let features = described(features, "Changes of prompts, resources and instructions of an MCP server");
+    let renamed_tools = ("renamed", array_of(schema_ref("Renamed")));
+    let outcome = with_optional(outcome, &[renamed_tools, ("features", features)]);
     let refreshed = object_schema(&[("results", array_of(schema_ref("Outcome")))]);
-    vec![("Change", change), ("Renamed", renamed), ("Outcome", outcome), ("Refreshed", refreshed)]
+    vec![
+        ("Change", change),
+        ("Renamed", renamed),
+        ("FeatureDelta", feature_delta),
+        ("Outcome", outcome),
+        ("Refreshed", refreshed),
+    ]
 }
 
 /// `POST /api/refresh`.

@@ -12,6 +12,7 @@ use toolcrib::registry::SourcesVersion;
 use super::error::ApiResult;
 use super::openapi_schema::{
     array_of, boolean, count, described, nullable, object_schema, string_array, string_enum, text, timestamp,
+    with_optional,
 };
 use super::query::{PathParam, find_source};
 use super::response::{TaggedResponse, ok_json, to_json_bytes};
@@ -57,7 +58,6 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
         ("prompt_count", count()),
         ("resource_count", count()),
         ("resource_template_count", count()),
-        ("instructions", described(text(), "Instructions of an MCP server for models; of a single source only")),
         ("inventory_hash", nullable(text())),
         ("config_hash", nullable(text())),
         ("last_checked", nullable(timestamp())),
@@ -70,6 +70,8 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
         ("breaker", schema_ref("Breaker")),
         ("set_aside", array_of(skipped_tool)),
     ]);
+    let instructions = described(text(), "Instructions of an MCP server for models; of a single source only");
+    let source = with_optional(source, &[("instructions", instructions)]);
     let sources = object_schema(&[("sources", array_of(schema_ref("Source")))]);
     vec![("Source", source), ("Sources", sources), ("Failure", failure), ("Breaker", breaker)]
 }

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use toolcrib::clock::Clock;
 use toolcrib::core::Timestamp;
+use toolcrib::core::features::{OfferedFeatures, OfferedList};
 use toolcrib::core::inventory::Actor;
 use toolcrib::registry::{EnableTarget, EnabledState};
 use toolcrib::testkit::{ScriptedSource, config_with_sources};
@@ -11,11 +12,21 @@ use toolcrib::{Refresh, RegistryOptions, SourceId};
 use super::support::{AuthTestServer, bearer_header};
 use crate::test_server::{SourceScripts, open_scripted};
 
+/// Returns one prompt and instructions with a hidden character.
+fn some_features() -> OfferedFeatures {
+    let prompt = serde_json::value::to_raw_value(&json!({ "name": "review" })).unwrap();
+    let mut features =
+        OfferedFeatures { instructions: Some("Knock\u{200b} <b>first</b>.".into()), ..OfferedFeatures::default() };
+    features.lists.prompts = OfferedList::Items(vec![prompt]);
+    features
+}
+
 /// Starts a server with three sources: one with many tools, one that fails and one that is disabled.
 async fn start_with_three_sources() -> AuthTestServer {
     let (clock, manual_clock) = Clock::manual(Timestamp(1_794_700_800_000));
     let plain = |number: usize| json!({ "name": format!("open_door_{number}"), "inputSchema": { "type": "object" } });
     let many = ScriptedSource::new((0..300).map(plain).chain([constrained_tool()]));
+    many.set_features(some_features());
     let broken = ScriptedSource::new(Vec::<Value>::new());
     let off = ScriptedSource::new([plain(0)]);
     broken.fail(&format!("cannot start `{}`", "long/".repeat(100)));
@@ -112,4 +123,21 @@ async fn source_errors_are_shown_and_secrets_are_masked() {
     // The message for REST clients would name a route here.
     let unknown = server.get("/sources/nowhere", "").await;
     assert_contains(&unknown.body, &["<p>No source named <code>nowhere</code>.</p>"]);
+}
+
+#[tokio::test]
+async fn a_source_shows_its_prompts_and_instructions() {
+    let server = start_with_three_sources().await;
+    let page = server.get("/sources/many", &bearer_header(&server.admin_token)).await.body;
+    assert_contains(&page, &["301 tools · 1 prompt · ", "<pre tabindex=\"0\">Knock &lt;b&gt;first&lt;/b&gt;.</pre>"]);
+    assert_contains(&page, &["1 prompt added to <code>many</code>: review; instructions changed"]);
+    let get = async |path: &str| -> Value {
+        serde_json::from_str(&server.get(path, &bearer_header(&server.admin_token)).await.body).unwrap()
+    };
+    let source = get("/api/sources/many").await;
+    assert_eq!((&source["prompt_count"], &source["resource_count"]), (&json!(1), &json!(0)));
+    assert_eq!(source["instructions"], "Knock <b>first</b>.");
+    let sources = get("/api/sources").await;
+    let listed = sources["sources"].as_array().unwrap().iter().find(|source| source["id"] == "many").unwrap().clone();
+    assert_eq!((&listed["prompt_count"], listed.get("instructions")), (&json!(1), None));
 }

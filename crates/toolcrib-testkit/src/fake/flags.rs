@@ -54,6 +54,8 @@ pub struct ServerFlags {
     pub version: Option<String>,
     /// Offer one resource, `note://one`, with subscriptions.
     pub resources: bool,
+    /// File with prompts, resources and instructions; see [`features`](super::features).
+    pub features_file: Option<PathBuf>,
     /// Subscriptions fail while this file exists.
     pub unwatchable_file: Option<PathBuf>,
     /// File that gets a line for every start (stdio) or request (HTTP), with which tests count them across processes.
@@ -105,6 +107,7 @@ impl ServerFlags {
             "--hang" => self.hang = Some(parse_hang_point(&arguments.next_value::<String>(flag))),
             "--version" => self.version = Some(arguments.next_value(flag)),
             "--resources" => self.resources = true,
+            "--features-file" => self.features_file = Some(arguments.next_value(flag)),
             "--unwatchable-file" => self.unwatchable_file = Some(arguments.next_value(flag)),
             "--ttl-ms" => self.ttl_ms = Some(arguments.next_value(flag)),
             "--count-file" => self.count_file = Some(arguments.next_value(flag)),

@@ -10,7 +10,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::tools::{FakeCallResult, call_tool};
-use super::{HangPoint, ServerFlags, list};
+use super::{HangPoint, ServerFlags, features, list};
 
 /// Protocol versions with `initialize`.
 const LEGACY_VERSIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
@@ -41,6 +41,9 @@ pub enum FakeReply {
 impl FakeServer {
     /// Handles a request.
     pub fn handle(&self, method: &str, params: &Value) -> FakeReply {
+        if let Some(reply) = features::list(&self.flags, method, self.is_modern()) {
+            return reply;
+        }
         match method {
             "initialize" => self.initialize(params),
             "server/discover" => self.discover(),
@@ -95,11 +98,13 @@ impl FakeServer {
         if self.flags.resources {
             capabilities["resources"] = json!({"subscribe": true});
         }
-        FakeReply::from_value(&json!({
+        let mut response = json!({
             "protocolVersion": version,
             "capabilities": capabilities,
             "serverInfo": {"name": "scripted", "version": "1.0.0"},
-        }))
+        });
+        features::add_to_handshake(&self.flags, &mut response);
+        FakeReply::from_value(&response)
     }
 
     /// Responds to `server/discover`, which only the modern protocol has.
@@ -110,14 +115,16 @@ impl FakeServer {
         if !self.is_modern() {
             return FakeReply::Error(-32601, "Method not found: server/discover".to_owned());
         }
-        FakeReply::from_value(&json!({
+        let mut response = json!({
             "resultType": "complete",
             "supportedVersions": [MODERN_VERSION],
             "capabilities": {"tools": {"listChanged": true}},
             "ttlMs": 0,
             "cacheScope": "private",
             "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "scripted", "version": "1.0.0"}},
-        }))
+        });
+        features::add_to_handshake(&self.flags, &mut response);
+        FakeReply::from_value(&response)
     }
 
     /// Responds with a page of the tool list. Built as bytes, so that tools are served unchanged. Since the list is

@@ -60,9 +60,9 @@ pub(super) async fn load_segments(
     let mut segments = writer.segments.clone();
     segments.retain(|id, segment| {
         let features_before = writer.inventory.source(id).and_then(|state| state.features);
-        inventory.source(id).is_some_and(|state| {
-            state.manifest == Some(segment.fingerprint()) && state.features == features_before
-        })
+        inventory
+            .source(id)
+            .is_some_and(|state| state.manifest == Some(segment.fingerprint()) && state.features == features_before)
     });
     let missing: Vec<Fingerprint> = touched
         .iter()
@@ -92,8 +92,7 @@ pub(super) async fn load_features(
     touched: &BTreeSet<SourceId>,
 ) -> Result<BTreeMap<SourceId, Arc<FeatureList>>> {
     let mut features = writer.features.clone();
-    features
-        .retain(|id, known| inventory.source(id).is_some_and(|state| state.features == Some(known.fingerprint)));
+    features.retain(|id, known| inventory.source(id).is_some_and(|state| state.features == Some(known.fingerprint)));
     let missing: Vec<Fingerprint> = touched
         .iter()
         .filter(|id| !features.contains_key(*id))

@@ -176,7 +176,7 @@ fn call_summary(view: &ToolView) -> String {
 }
 
 /// Indents every line; drops trailing spaces.
-fn indent(text: &str, by: &str) -> String {
+pub(super) fn indent(text: &str, by: &str) -> String {
     let lines: Vec<String> = text.lines().map(|line| format!("{by}{line}").trim_end().to_owned()).collect();
     lines.join("\n")
 }

@@ -1,0 +1,266 @@
+//! Tests prompts, resources and instructions: listed from the catalogue, with a notification exactly when a list changes.
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::sync::broadcast;
+use toolcrib::config::{Config, Expose, ExposeMode};
+use toolcrib::core::inventory::{Actor, Command};
+use toolcrib::{Refresh, Registry, SourceId};
+use toolcrib_mcp::{ClientOptions, ConnectTarget, ConnectionEvent, Era, McpClient};
+use toolcrib_server::McpService;
+use toolcrib_testkit::observe::read_lines;
+use toolcrib_testkit::programs::{self, scripted_source};
+
+use super::support::{TEST_TIMEOUT, connect_client, open_with_processes, send_request, serve_http};
+
+/// An MCP service over the servers `a` and `b`, whose features are in files.
+struct FeatureFixture {
+    registry: Registry,
+    service: McpService,
+    directory: TempDir,
+}
+
+impl FeatureFixture {
+    async fn new(mode: ExposeMode) -> FeatureFixture {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+        for id in ["a", "b"] {
+            std::fs::write(path(id), some_features(id).to_string()).unwrap();
+        }
+        let source = |id: &str| {
+            scripted_source(&["--features-file", &path(id), "--count-file", &path("starts"), "--with", "announce"])
+        };
+        let (registry, service) = open_with_processes(json!({ "a": source("a"), "b": source("b") }), mode).await;
+        FeatureFixture { registry, service, directory }
+    }
+
+    fn set_features(&self, id: &str, features: Value) {
+        std::fs::write(self.directory.path().join(id), features.to_string()).unwrap();
+    }
+
+    async fn refresh(&self) {
+        self.registry.refresh(Refresh { force: true, ..Refresh::default() }).await;
+    }
+
+    /// How often a server was started.
+    fn starts(&self) -> usize {
+        read_lines(&self.directory.path().join("starts")).len()
+    }
+}
+
+fn some_features(id: &str) -> Value {
+    json!({
+        "prompts": [{"name": "review", "description": "Reviews a change"}],
+        "resources": [{"uri": "note://one", "name": "one", "size": 3}],
+        "resourceTemplates": [{"uriTemplate": "note://{name}", "name": "any"}],
+        "instructions": format!("Instructions of {id}."),
+    })
+}
+
+async fn list(client: &McpClient, method: &str) -> Value {
+    send_request(client, method, json!({})).await.unwrap()
+}
+
+/// Methods of the notifications about lists that a client has got until now.
+fn received(events: &mut broadcast::Receiver<ConnectionEvent>) -> Vec<String> {
+    let mut methods = Vec::new();
+    while let Ok(event) = events.try_recv() {
+        methods.push(match event {
+            ConnectionEvent::ToolsChanged => "tools".to_owned(),
+            ConnectionEvent::Other { method, .. } => method,
+            ConnectionEvent::Closed => "closed".to_owned(),
+        });
+    }
+    methods
+}
+
+/// Waits for the notification that a list changed; there must be no other one before it.
+async fn wait_for_notification(events: &mut broadcast::Receiver<ConnectionEvent>, expected: &str) {
+    let event = tokio::time::timeout(TEST_TIMEOUT, events.recv()).await.unwrap().unwrap();
+    assert!(matches!(&event, ConnectionEvent::Other { method, .. } if method == expected), "{event:?}");
+}
+
+#[tokio::test]
+async fn prompts_and_resources_are_listed_without_starting_a_server() {
+    let fixture = FeatureFixture::new(ExposeMode::Full).await;
+    fixture.refresh().await;
+    let starts = fixture.starts();
+    let legacy = connect_client(&fixture.service, |_| {}).await;
+    let modern = connect_client(&fixture.service, |options: &mut ClientOptions| options.era = Some(Era::Modern)).await;
+    for (client, _) in [&legacy, &modern] {
+        let prompts = list(client, "prompts/list").await;
+        assert_eq!(
+            prompts["prompts"],
+            json!([
+                {"name": "a__review", "description": "Reviews a change"},
+                {"name": "b__review", "description": "Reviews a change"},
+            ])
+        );
+        let resources = list(client, "resources/list").await;
+        assert_eq!(resources["resources"][1], json!({"uri": "toolcrib://b/note://one", "name": "b__one", "size": 3}));
+        let templates = list(client, "resources/templates/list").await;
+        assert_eq!(
+            templates["resourceTemplates"][0],
+            json!({"uriTemplate": "toolcrib://a/note://{name}", "name": "a__any"})
+        );
+        assert_eq!(templates["resourceTemplates"].as_array().unwrap().len(), 2);
+    }
+    assert_eq!(fixture.starts(), starts);
+    let id = SourceId::parse("a").unwrap();
+    fixture.registry.execute(Command::Disable(id), Actor::new("operator")).await.unwrap();
+    let prompts = list(&legacy.0, "prompts/list").await;
+    assert_eq!(prompts["prompts"].as_array().unwrap().len(), 1, "those of a disabled source are gone at once");
+}
+
+#[tokio::test]
+async fn clients_are_notified_exactly_when_their_lists_change() {
+    let fixture = FeatureFixture::new(ExposeMode::Full).await;
+    fixture.set_features("b", json!({}));
+    fixture.refresh().await;
+    let (client, _server) = connect_client(&fixture.service, |_| {}).await;
+    let mut events = client.events();
+    for method in ["tools/list", "prompts/list", "resources/list"] {
+        list(&client, method).await;
+    }
+    // A list that arrives late.
+    fixture.set_features("b", json!({"prompts": [{"name": "late"}]}));
+    fixture.refresh().await;
+    wait_for_notification(&mut events, "notifications/prompts/list_changed").await;
+    let prompts = list(&client, "prompts/list").await;
+    assert_eq!(prompts["prompts"][1]["name"], "b__late");
+    // Unchanged lists and other instructions notify nobody.
+    fixture.set_features("b", json!({"prompts": [{"name": "late"}], "instructions": "Other ones."}));
+    fixture.refresh().await;
+    fixture.refresh().await;
+    fixture
+        .set_features("b", json!({"prompts": [{"name": "late"}], "resourceTemplates": [{"uriTemplate": "x://{y}"}]}));
+    // An announcement of the server makes Toolcrib read its lists.
+    let announcement = json!({"method": "notifications/resources/list_changed"});
+    send_request(&client, "tools/call", json!({"name": "b__announce", "arguments": announcement})).await.unwrap();
+    wait_for_notification(&mut events, "notifications/resources/list_changed").await;
+    assert_eq!(
+        list(&client, "resources/templates/list").await["resourceTemplates"][1]["uriTemplate"],
+        "toolcrib://b/x://{y}"
+    );
+    // A source that goes takes its lists with it.
+    let id = SourceId::parse("a").unwrap();
+    fixture.registry.execute(Command::Disable(id), Actor::new("operator")).await.unwrap();
+    let mut last: Vec<ConnectionEvent> = Vec::new();
+    for _ in 0..3 {
+        last.push(tokio::time::timeout(TEST_TIMEOUT, events.recv()).await.unwrap().unwrap());
+    }
+    assert!(matches!(last[0], ConnectionEvent::ToolsChanged), "{last:?}");
+    list(&client, "tools/list").await;
+    assert_eq!(received(&mut events), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_listening_client_of_the_modern_era_is_notified() {
+    let fixture = FeatureFixture::new(ExposeMode::Full).await;
+    fixture.set_features("b", json!({}));
+    fixture.refresh().await;
+    let server = serve_http("127.0.0.1:0", &fixture.service).await;
+    let target = ConnectTarget::Http { url: server.mcp_url(), headers: Default::default() };
+    let mut options = ClientOptions::new("test", "0");
+    options.listen = true;
+    let client = McpClient::connect(target, options).await.unwrap();
+    assert_eq!(client.era(), Era::Modern);
+    let mut events = client.events();
+    // The subscription begins some time after the connection: change the list until a notification arrives.
+    let notified = async {
+        for number in 0.. {
+            fixture.set_features("b", json!({"prompts": [{"name": format!("late{number}")}]}));
+            fixture.refresh().await;
+            while let Ok(event) = events.try_recv() {
+                match event {
+                    ConnectionEvent::Other { method, .. } if method == "notifications/prompts/list_changed" => return,
+                    ConnectionEvent::Other { method, .. } => assert_eq!(method, "notifications/message"),
+                    event => panic!("{event:?}"),
+                }
+            }
+        }
+    };
+    tokio::time::timeout(TEST_TIMEOUT, notified).await.unwrap();
+}
+
+#[tokio::test]
+async fn search_mode_has_no_notifications_about_prompts() {
+    let fixture = FeatureFixture::new(ExposeMode::Search).await;
+    fixture.refresh().await;
+    let (client, _server) = connect_client(&fixture.service, |_| {}).await;
+    let mut events = client.events();
+    list(&client, "tools/list").await;
+    fixture.set_features("b", json!({"prompts": [{"name": "late"}]}));
+    fixture.refresh().await;
+    list(&client, "tools/list").await;
+    assert_eq!(received(&mut events), [""; 0]);
+    assert!(!client.server().instructions.as_deref().unwrap_or_default().contains("Instructions of a."));
+}
+
+#[tokio::test]
+async fn instructions_of_servers_stand_under_their_names_in_full_mode() {
+    let fixture = FeatureFixture::new(ExposeMode::Full).await;
+    fixture.set_features("b", json!({"instructions": format!("Long\u{200b}: {}", "word ".repeat(2_000))}));
+    fixture.refresh().await;
+    let (client, _server) = connect_client(&fixture.service, |_| {}).await;
+    let instructions = client.server().instructions.clone().unwrap();
+    assert!(instructions.contains("\n\na:\nInstructions of a.\n\nb:\nLong: word word"), "{instructions}");
+    assert!(instructions.ends_with("word…") && instructions.len() < 4_200, "{}", instructions.len());
+}
+
+#[tokio::test]
+async fn a_long_list_has_pages_and_names_without_prefix() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("features");
+    let prompts: Vec<Value> = (0..2_500).map(|number| json!({"name": format!("p{number:04}")})).collect();
+    std::fs::write(&file, json!({ "prompts": prompts }).to_string()).unwrap();
+    let source = scripted_source(&["--features-file", file.to_str().unwrap()]);
+    let config = json!({"sources": {"s": source}}).to_string();
+    let config = Config::read(&config, "toolcrib.json", directory.path()).unwrap();
+    let registry = Registry::open(config, Default::default()).await.unwrap();
+    let expose = Expose { mode: ExposeMode::Full, prefix: false, ..Expose::default() };
+    let service = McpService::new(registry.clone(), expose);
+    registry.refresh(Refresh::default()).await;
+    let (client, _server) = connect_client(&service, |_| {}).await;
+    let mut names: Vec<String> = Vec::new();
+    let mut params = json!({});
+    loop {
+        let page = send_request(&client, "prompts/list", params).await.unwrap();
+        let prompts = page["prompts"].as_array().unwrap();
+        names.extend(prompts.iter().map(|prompt| prompt["name"].as_str().unwrap().to_owned()));
+        match page.get("nextCursor") {
+            Some(cursor) => params = json!({ "cursor": cursor }),
+            None => break,
+        }
+    }
+    assert_eq!((names.len(), names[0].as_str(), names[2_499].as_str()), (2_500, "p0000", "p2499"));
+    assert!(send_request(&client, "prompts/list", json!({"cursor": "nonsense"})).await.is_err());
+}
+
+#[tokio::test]
+async fn prompts_and_resources_of_a_real_server_work_through_the_catalogue() {
+    let Some((program, arguments)) = programs::everything_server() else {
+        return programs::skip(
+            "features::prompts_and_resources_of_a_real_server_work_through_the_catalogue",
+            "the server was not fetched",
+        );
+    };
+    let sources = json!({"everything": {"command": program, "args": arguments}, "other": scripted_source(&[])});
+    let (registry, service) = open_with_processes(sources, ExposeMode::Full).await;
+    registry.refresh(Refresh::default()).await;
+    let (client, _server) = connect_client(&service, |_| {}).await;
+    assert!(client.server().instructions.clone().unwrap().contains("\n\neverything:\n"));
+    let prompts = list(&client, "prompts/list").await;
+    assert!(prompts["prompts"].as_array().unwrap().iter().any(|prompt| prompt["name"] == "everything__simple-prompt"));
+    let prompt = json!({"name": "everything__simple-prompt"});
+    assert!(send_request(&client, "prompts/get", prompt).await.unwrap()["messages"][0]["content"]["text"].is_string());
+    // By its own name too: only one source lists it.
+    send_request(&client, "prompts/get", json!({"name": "simple-prompt"})).await.unwrap();
+    let resources = list(&client, "resources/list").await;
+    let uri = resources["resources"][0]["uri"].clone();
+    assert!(uri.as_str().unwrap().starts_with("toolcrib://everything/"), "{uri}");
+    let read = send_request(&client, "resources/read", json!({ "uri": uri })).await.unwrap();
+    assert_eq!(read["contents"][0]["uri"], uri);
+    let templates = list(&client, "resources/templates/list").await;
+    assert!(!templates["resourceTemplates"].as_array().unwrap().is_empty());
+}

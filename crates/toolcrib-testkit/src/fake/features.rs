@@ -1,0 +1,56 @@
+//! Prompts, resources and instructions of a fake server, from the file of `--features-file`. It is read for every request,
+//! so that a test can change them:
+//!
+//! ```json
+//! {"prompts": [{"name": "a"}], "resources": "broken", "resourceTemplates": "hang", "instructions": "Use it."}
+//! ```
+//!
+//! A text instead of an array is the message of an error; with `hang` there is no response, and with `loop` a page whose
+//! cursor leads to itself. A list that is not in the file is an unknown method.
+
+use serde_json::{Value, json};
+
+use super::ServerFlags;
+use super::server::FakeReply;
+
+/// Returns the response to a list method; `None` if it is not one of the file's.
+pub(super) fn list(flags: &ServerFlags, method: &str, is_modern: bool) -> Option<FakeReply> {
+    let key = match method {
+        "prompts/list" => "prompts",
+        "resources/list" => "resources",
+        "resources/templates/list" => "resourceTemplates",
+        _ => return None,
+    };
+    let mut result = match read(flags)?.get_mut(key)?.take() {
+        Value::String(text) if text == "hang" => return Some(FakeReply::Hang),
+        Value::String(text) if text == "loop" => json!({ key: [], "nextCursor": "again" }),
+        Value::String(text) => return Some(FakeReply::Error(-32603, text)),
+        items => json!({ key: items }),
+    };
+    if is_modern {
+        result["resultType"] = json!("complete");
+        result["ttlMs"] = json!(0);
+        result["cacheScope"] = json!("public");
+    }
+    Some(FakeReply::from_value(&result))
+}
+
+/// Adds the capabilities and the instructions of the file to the response to a handshake.
+pub(super) fn add_to_handshake(flags: &ServerFlags, response: &mut Value) {
+    let Some(features) = read(flags) else { return };
+    if features.get("prompts").is_some() {
+        response["capabilities"]["prompts"] = json!({"listChanged": true});
+    }
+    if features.get("resources").is_some() || features.get("resourceTemplates").is_some() {
+        response["capabilities"]["resources"] = json!({"listChanged": true});
+    }
+    if let Some(instructions) = features.get("instructions") {
+        response["instructions"] = instructions.clone();
+    }
+}
+
+/// Reads the file; `None` without one.
+fn read(flags: &ServerFlags) -> Option<Value> {
+    let text = std::fs::read_to_string(flags.features_file.as_ref()?).ok()?;
+    serde_json::from_str(&text).ok()
+}
