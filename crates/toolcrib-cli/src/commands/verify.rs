@@ -96,7 +96,7 @@ async fn accept_damage(common: &CommonArguments, session: CliSession) -> Result<
 
 /// Renders the report for people.
 fn render_report(report: &VerifyReport, accept_requested: bool) -> String {
-    let Verification { records, manifests, unknown_events, upgrade, damage, accepted, faults, .. } =
+    let Verification { records, manifests, feature_lists, unknown_events, upgrade, damage, accepted, faults, .. } =
         &report.verification;
     let mut lines = match (&report.acceptance, accept_requested) {
         (Some(acceptance), _) => acceptance_lines(acceptance),
@@ -106,6 +106,9 @@ fn render_report(report: &VerifyReport, accept_requested: bool) -> String {
     };
     let journal_records = pluralize(*records as usize, "journal record");
     lines.push(format!("verified {journal_records} and {}", pluralize(*manifests, "tool list")));
+    if *feature_lists > 0 {
+        lines.push(format!("verified the prompts and resources of {}", pluralize(*feature_lists, "source")));
+    }
     if *unknown_events > 0 {
         let skipped = pluralize(*unknown_events as usize, "record");
         lines.push(format!("skipped {skipped} written by a newer version of Toolcrib"));
