@@ -57,6 +57,8 @@ pub struct Catalog {
     hash: Option<Fingerprint>,
     /// Key of the full view.
     view_key: OnceLock<ViewKey>,
+    /// Mask of the agents' view, computed by its first reader; `None` inside if it is the full view.
+    agent_mask: OnceLock<Option<Arc<view::ViewMask>>>,
     /// Index of the full view, built by the first search.
     search_index: OnceLock<SearchIndex>,
 }
@@ -142,6 +144,12 @@ impl SourceOptions {
     /// Returns the rule that led to the verdict for a tool; `None` if it is the default.
     pub fn deciding_rule(&self, original: &str, shown: &str) -> Option<&Rule> {
         self.rules.deciding_rule(&[original, shown], self.default_verdict(original))
+    }
+
+    /// Whether any rule or default denies or hides a tool.
+    fn leaves_out_tools(&self) -> bool {
+        let rules = self.rules.lists().flatten().map(|rule| rule.verdict);
+        rules.chain(self.verdicts.values().copied()).any(|verdict| verdict >= Verdict::Deny)
     }
 
     /// Formats the options that affect tool lists, as part of a digest.
@@ -234,6 +242,7 @@ impl Catalog {
             essential_configured,
             hash,
             view_key: OnceLock::new(),
+            agent_mask: OnceLock::new(),
             search_index: OnceLock::new(),
         }
     }

@@ -6,6 +6,7 @@
 
 mod catalog;
 
+pub mod filter;
 pub mod outline;
 pub mod render;
 pub mod search;

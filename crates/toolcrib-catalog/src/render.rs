@@ -34,11 +34,12 @@ mod limits;
 use std::borrow::Cow;
 use std::sync::OnceLock;
 
+use crate::filter::ListOrder;
 use crate::{ToolRef, View};
 use anthropic::Loading;
 
 pub use json::push_tool as push_json;
-pub use page::RenderedPage;
+pub use page::{ListPosition, RenderedPage};
 pub use projection::{Loss, ProjectedTool};
 use toolcrib_core::error::{Code, Error, Result};
 use toolcrib_core::manifest::SkippedTool;
@@ -104,6 +105,20 @@ impl Format {
         Format::ALL.into_iter().find(|format| format.as_str() == text).ok_or_else(unknown)
     }
 
+    /// Whether a list in this format shows a tool: `json` those that people manage, `mcp` those that agents see, a
+    /// provider's format those for models.
+    pub(crate) fn shows(self, tool: &ToolRef<'_>) -> bool {
+        match self {
+            Format::Json => tool.is_listed(),
+            Format::Mcp => tool.is_offered(),
+            Format::Anthropic
+            | Format::AnthropicDeferred
+            | Format::Openai
+            | Format::OpenaiStrict
+            | Format::Gemini => tool.is_for_models(),
+        }
+    }
+
     /// Returns the variant with deferred loading; `BAD_REQUEST` for formats without one.
     pub fn deferred(self) -> Result<Format> {
         match self {
@@ -126,33 +141,36 @@ impl View {
     /// Renders the tools that `filter` accepts.
     pub fn render_filtered(&self, format: Format, filter: impl Fn(&ToolRef<'_>) -> bool) -> Result<String> {
         let mut text = String::new();
-        self.render_chunks(format, filter, |chunk| {
+        self.render_chunks(format, filter, &ListOrder::Name, |chunk| {
             text.push_str(chunk);
             Ok(())
         })?;
         Ok(text)
     }
 
-    /// Renders in chunks of about 64 KiB, so that long lists need not be held in memory. Returns the tools that the
-    /// format cannot express.
+    /// Renders the tools that `filter` accepts, ordered by `order`, in chunks of about 64 KiB, so that long lists need
+    /// not be held in memory. Returns the tools that the format cannot express.
     pub fn render_chunks(
         &self,
         format: Format,
         filter: impl Fn(&ToolRef<'_>) -> bool,
+        order: &ListOrder<'_>,
         mut emit: impl FnMut(&str) -> Result<()>,
     ) -> Result<Vec<SkippedTool>> {
         let mut out = String::with_capacity(CHUNK_BYTES * 2);
+        let mut tools: Vec<ToolRef<'_>> = self.tools().filter(|tool| format.shows(tool) && filter(tool)).collect();
+        order.sort(&mut tools);
         // The own format copies stored texts and includes disabled tools; provider formats project what agents see.
         let mut skipped = Vec::new();
         if format == Format::Json {
             out.push_str("{\"tools\":");
-            push_array(self.listed_tools().filter(filter), &mut out, &mut emit, CHUNK_BYTES, |tool, out| {
-                json::push_tool(tool, out);
+            push_array(tools.into_iter(), &mut out, &mut emit, CHUNK_BYTES, |tool, out| {
+                json::push_with_tokens(tool, order.tokens(tool), out);
                 Ok(PushOutcome::Appended)
             })?;
             out.push_str(&format!(",\"inventory_hash\":\"{}\"}}", self.hash()));
         } else {
-            push_array(self.offered_tools().filter(filter), &mut out, &mut emit, CHUNK_BYTES, |tool, out| {
+            push_array(tools.into_iter(), &mut out, &mut emit, CHUNK_BYTES, |tool, out| {
                 let projected = self.project(tool, format)?;
                 match (&projected.text, &projected.unsupported_reason) {
                     (Some(text), _) => out.push_str(text),

@@ -123,6 +123,10 @@ fn read_rule_list(reader: &mut ConfigReader<'_>, node: &ConfigNode, path: &str) 
     let Some(globs) = reader.as_section(node, path) else { return Rules::default() };
     let verdicts = Verdict::ALL.map(|verdict| (verdict.as_str(), verdict));
     let rules = globs.entries.iter().filter_map(|entry| {
+        // Another word for `hide`, as other clients have it.
+        if entry.node.as_text() == Some("disable") {
+            return Some(Rule { glob: entry.key.clone(), verdict: Verdict::Hide });
+        }
         let verdict = reader.read_choice(&entry.node, &join_key(path, &entry.key), &verdicts)?;
         Some(Rule { glob: entry.key.clone(), verdict })
     });

@@ -75,6 +75,8 @@ pub struct SourceState {
     pub features: Option<Fingerprint>,
     /// Every tool that the source ever offered, by its own name.
     pub tools: BTreeMap<String, ToolState>,
+    /// The last manifest with each deprecated tool, by the tool's own name: it has the last definition.
+    pub last_manifests: BTreeMap<String, Fingerprint>,
 }
 
 /// State of one tool that outlives its manifest.
@@ -151,8 +153,11 @@ impl Inventory {
         match &record.event {
             Event::SourceDeclared { source, kind, origin, definition, enabled } => {
                 // A source that was removed before gets its tools back, with their dates and settings.
-                let tools = self.sources.get(source).map(|old| old.tools.clone()).unwrap_or_default();
-                let state = SourceState { tools, ..SourceState::new(kind, *origin, *definition, *enabled) };
+                let old = self.sources.get(source);
+                let tools = old.map(|old| old.tools.clone()).unwrap_or_default();
+                let last_manifests = old.map(|old| old.last_manifests.clone()).unwrap_or_default();
+                let new = SourceState::new(kind, *origin, *definition, *enabled);
+                let state = SourceState { tools, last_manifests, ..new };
                 self.sources.insert(source.clone(), Arc::new(state));
             }
             Event::SourceChanged { source, kind, origin, definition, enabled } => self.update_source(source, |state| {
@@ -166,19 +171,23 @@ impl Inventory {
             // The tools stay for their dates and switches, in case the source is declared again.
             Event::SourceRemoved { source } => self.update_source(source, |state| {
                 state.removed = true;
-                state.manifest = None;
                 state.features = None;
-                state.tools.values_mut().for_each(|tool| tool.deprecated = true);
+                let manifest = state.manifest.take();
+                for (name, tool) in state.tools.iter_mut().filter(|(_, tool)| !tool.deprecated) {
+                    tool.deprecated = true;
+                    state.last_manifests.extend(manifest.map(|manifest| (name.clone(), manifest)));
+                }
             }),
             Event::InventoryRecorded { source, fingerprint, added, changed, removed, renamed: _ } => {
                 self.update_source(source, |state| {
-                    state.manifest = Some(*fingerprint);
+                    let previous = state.manifest.replace(*fingerprint);
                     // A tool that returns keeps the date of its first discovery, and stays disabled if it was.
                     for name in added {
                         let new = ToolState { created_at: at, updated_at: at, disabled: false, deprecated: false };
                         let tool = state.tools.entry(name.clone()).or_insert(new);
                         tool.deprecated = false;
                         tool.updated_at = at;
+                        state.last_manifests.remove(name);
                     }
                     for name in changed.iter().map(|change| &change.name) {
                         if let Some(tool) = state.tools.get_mut(name) {
@@ -189,6 +198,7 @@ impl Inventory {
                         if let Some(tool) = state.tools.get_mut(name) {
                             tool.deprecated = true;
                             tool.updated_at = at;
+                            state.last_manifests.extend(previous.map(|previous| (name.clone(), previous)));
                         }
                     }
                 });
@@ -340,6 +350,7 @@ impl SourceState {
             manifest: None,
             features: None,
             tools: BTreeMap::new(),
+            last_manifests: BTreeMap::new(),
         }
     }
 

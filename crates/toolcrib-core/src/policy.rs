@@ -28,7 +28,7 @@ pub enum Verdict {
     Allow,
     /// Listed; a call needs the consent of the user.
     Ask,
-    /// Listed in the catalogue but not found by search; every call fails with `FORBIDDEN`.
+    /// Listed for people who manage tools, not for agents; every call fails with `FORBIDDEN`.
     Deny,
     /// Treated as if the tool did not exist.
     Hide,

@@ -147,6 +147,24 @@ impl Tool {
         serde_json::from_str(self.execution_spec.as_ref()?.get()).ok()
     }
 
+    /// Whether the tool is for the views of MCP Apps alone and not for models: `_meta.ui.visibility` has `app` and not
+    /// `model`.
+    pub fn is_app_only(&self) -> bool {
+        #[derive(Deserialize)]
+        struct Meta {
+            ui: Ui,
+        }
+        #[derive(Deserialize)]
+        struct Ui {
+            visibility: Vec<String>,
+        }
+        let meta = self.extra.get("_meta").and_then(|raw| serde_json::from_str::<Meta>(raw.get()).ok());
+        meta.is_some_and(|Meta { ui: Ui { visibility } }| {
+            let names = |audience: &str| visibility.iter().any(|name| name == audience);
+            names("app") && !names("model")
+        })
+    }
+
     /// Parses the annotations that affect retries; all `false` if there are none.
     pub fn hints(&self) -> Hints {
         self.listing.annotations.as_ref().and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default()

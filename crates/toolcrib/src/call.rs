@@ -58,6 +58,7 @@ pub use crate::notice::CallFinished;
 pub use crate::result_pages::is_cursor as is_result_cursor;
 pub use builder::Call;
 pub(crate) use find_tool::{explain_source, find_tool};
+pub(crate) use policy::denied_error;
 pub use requests::McpCapability;
 pub use toolcrib_connector::{
     CallContext, CallDeadline, CallOutput, CallRequest, ClientId, InputRelay, NotificationListener, ProgressListener,

@@ -116,7 +116,13 @@ impl Refresher {
     ) -> Refresher {
         let permits = Semaphore::new(options.max_parallel_discoveries.max(1));
         let in_flight = InFlightDiscoveries::default();
-        let discoverer = Discoverer { state: state.clone(), connectors, monitoring: monitoring.clone(), options };
+        let discoverer = Discoverer {
+            state: state.clone(),
+            connectors,
+            monitoring: monitoring.clone(),
+            options,
+            tokenizer_preload: std::sync::Once::new(),
+        };
         Refresher { state, monitoring, discoverer, tasks, in_flight, permits }
     }
 

@@ -26,6 +26,7 @@ mod tools;
 // Reading the past.
 mod history;
 mod lockfile;
+mod removed_tools;
 mod tool_versions;
 
 // Checking and repairing the store.
@@ -38,6 +39,7 @@ use std::time::Duration;
 use tokio::sync::broadcast;
 use tokio_util::sync::DropGuard;
 use toolcrib_catalog::{Catalog, View};
+use toolcrib_core::access::Role;
 use toolcrib_core::inventory::{Actor, Command, Inventory};
 use toolcrib_core::principal::Principal;
 use toolcrib_core::{Result, Timestamp};
@@ -65,12 +67,13 @@ pub use effective_config::Configuration;
 pub use enable::{EnableOutcome, EnableTarget, EnabledState};
 pub use history::{History, HistoryPage, HistoryQuery, HistoryRecord};
 pub use lockfile::Lockfiles;
+pub use removed_tools::{FoundTool, RemovedTool, RemovedToolsPage, RemovedToolsQuery};
 pub use source_view::{ConnectionState, DiscoveryStatus, SourceHealth, SourceView, Sources};
 pub use sources_version::{ListHints, SourcesVersion};
+pub use toolcrib_catalog::filter::ToolFilter;
 pub use stats::{SourceStats, Statistics, Stats, ToolStats};
 pub use tool_versions::ToolVersion;
 pub use tool_view::{ExecutionView, ToolView};
-pub use tools::ToolFilter;
 pub use verify::{StoreMaintenance, Verification};
 
 /// One catalogue of tools over a store, with the connections to the sources behind it.
@@ -94,6 +97,14 @@ pub struct Registry {
     _shutdown_guard: Arc<DropGuard>,
 }
 
+/// Returns a catalogue as a principal may see it.
+fn view_for(principal: &Principal, catalog: Arc<Catalog>) -> View {
+    match principal.role() {
+        Role::Admin => View::full(catalog),
+        Role::Agent | Role::Viewer => View::for_agents(catalog),
+    }
+}
+
 /// Time that connections get to close; what is still open after that ends with the process.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(15);
 
@@ -109,9 +120,10 @@ impl Registry {
         self.state.snapshot().inventory.clone()
     }
 
-    /// Returns the current catalogue as a principal may see it; today every principal sees every tool. Lock-free.
-    pub fn view(&self, _principal: &Principal) -> View {
-        View::full(self.unrestricted_catalog())
+    /// Returns the current catalogue as a principal may see it: an administrator every tool, everyone else those that are
+    /// neither denied nor hidden. Lock-free.
+    pub fn view(&self, principal: &Principal) -> View {
+        view_for(principal, self.unrestricted_catalog())
     }
 
     /// Executes a command and returns the version of the journal afterwards. A command that changes nothing succeeds

@@ -5,7 +5,7 @@
 //! tools, and only a configuration adds to them; [`View::is_essential`] also applies the default words,
 //! for summaries and text lists.
 
-use toolcrib_core::policy::{Verdict, glob_matches};
+use toolcrib_core::policy::glob_matches;
 
 use super::{ToolRef, View};
 
@@ -15,9 +15,8 @@ const DEFAULT_ESSENTIAL_WORDS: [&str; 7] = ["search", "github", "slack", "conflu
 
 impl View {
     /// Iterates over the tools that the configuration calls essential, in name order; empty without configuration.
-    /// Denied tools are left out, as every call to them fails.
     pub fn configured_essentials(&self) -> impl Iterator<Item = ToolRef<'_>> {
-        self.offered_tools().filter(|tool| self.is_configured_essential(tool) && tool.verdict() != Verdict::Deny)
+        self.offered_tools().filter(|tool| self.is_configured_essential(tool))
     }
 
     /// Whether a tool is essential, by configuration or, without any, by the default words.

@@ -17,7 +17,7 @@ use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::tool::{ParsedToolName, parse_tool_name};
 
 use super::view::VisibleTools;
-use super::{Catalog, ToolRef, ToolStatus};
+use super::{Catalog, ToolRef};
 
 /// Maximum number of names in "did you mean". The text is read by agents, and each name costs tokens.
 const MAX_SUGGESTIONS: usize = 3;
@@ -116,13 +116,11 @@ impl<'a> VisibleTools<'a> {
         found
     }
 
-    /// Returns up to [`MAX_SUGGESTIONS`] names of active tools, most similar first.
+    /// Returns up to [`MAX_SUGGESTIONS`] names of tools that agents see, most similar first.
     /// Looks at every visible tool, which is why [`NameMatcher`] avoids most exact comparisons.
     fn similar_names(self, name: &str) -> Vec<String> {
         let matcher = NameMatcher::new(name);
-        let candidates = self.iter().filter(|tool| {
-            tool.verdict() != Verdict::Hide && !tool.is_internal() && tool.status() == ToolStatus::Active
-        });
+        let candidates = self.iter().filter(ToolRef::is_offered);
         let mut nearest: Vec<(f64, &str)> = Vec::with_capacity(MAX_SUGGESTIONS + 1);
         for tool in candidates {
             // Once the list is full, names less similar than its last need no exact comparison.

@@ -18,7 +18,7 @@ use std::sync::{Arc, OnceLock};
 use serde_json::value::RawValue;
 use toolcrib_core::error::Result;
 use toolcrib_core::fingerprint::Fingerprint;
-use toolcrib_core::manifest::{PackedManifest, PackedTool, SkippedTool};
+use toolcrib_core::manifest::{PackedManifest, PackedTool, SkippedTool, ToolTraits};
 use toolcrib_core::source::SourceId;
 use toolcrib_core::tool::{Hints, SEPARATOR, Tool, ToolName};
 use toolcrib_schema::Validator;
@@ -44,8 +44,10 @@ pub struct Segment {
     positions_by_original: Vec<usize>,
     /// Built by the first search.
     postings: OnceLock<Postings>,
-    /// Tokens of each tool of the manifest; counted on first use.
+    /// Tokens of each tool of the manifest; counted on first use where they are not stored.
     token_counts: OnceLock<Vec<u32>>,
+    /// Traits of each tool of a manifest whose index has none; parsed on first use.
+    parsed_traits: OnceLock<Vec<ToolTraits>>,
 }
 
 /// One tool of a segment.
@@ -146,6 +148,7 @@ impl Segment {
             positions_by_original,
             postings: OnceLock::new(),
             token_counts: OnceLock::new(),
+            parsed_traits: OnceLock::new(),
         }
     }
 
@@ -200,6 +203,18 @@ impl Segment {
     /// The tool as stored in the manifest.
     pub fn packed_tool(&self, entry: &SegmentEntry) -> &PackedTool {
         &self.packed.tools[entry.tool_index]
+    }
+
+    /// Tags and visibility of a tool. Parses all tools once if an older version recorded the list.
+    pub(super) fn traits(&self, entry: &SegmentEntry) -> &ToolTraits {
+        if self.packed.has_traits {
+            return &self.packed_tool(entry).traits;
+        }
+        let parsed = self.parsed_traits.get_or_init(|| {
+            let parse = |tool: &PackedTool| self.packed.tool(tool).map(|tool| ToolTraits::from_tool(&tool));
+            self.packed.tools.iter().map(|tool| parse(tool).unwrap_or_default()).collect()
+        });
+        &parsed[entry.tool_index]
     }
 
     /// Returns the fields of a tool's listing as JSON text without the enclosing braces.

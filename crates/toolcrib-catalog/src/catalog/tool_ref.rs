@@ -61,15 +61,37 @@ impl<'a> ToolRef<'a> {
         self.verdict() != Verdict::Hide && !self.is_internal()
     }
 
-    /// Whether agents see it.
+    /// Whether agents see it. Denied tools are left out: every call to them fails, and an agent that saw one would spend
+    /// a call on it.
     pub fn is_offered(&self) -> bool {
-        self.is_listed() && self.status() == ToolStatus::Active
+        self.verdict() < Verdict::Deny && !self.is_internal() && self.status() == ToolStatus::Active
     }
 
-    /// Whether search may return it. Denied tools are listed but not found: every call to them fails.
-    /// An agent that found one would spend a call on it.
-    pub fn is_searchable(&self) -> bool {
-        self.is_offered() && self.verdict() != Verdict::Deny
+    /// Whether it is offered to models, in search, summaries and provider formats. Tools for the views of MCP Apps alone
+    /// are offered to MCP clients, which pass them to those views.
+    pub fn is_for_models(&self) -> bool {
+        self.is_offered() && !self.is_app_only()
+    }
+
+    /// Whether it is for the views of MCP Apps alone, see [`Tool::is_app_only`].
+    pub fn is_app_only(&self) -> bool {
+        self.catalog_source.segment.traits(self.entry).app_only
+    }
+
+    /// Tags of the source, then those of the tool itself, without duplicates.
+    pub fn tags(&self) -> impl Iterator<Item = &'a str> {
+        let options = &self.catalog_source.options;
+        let source = &options.tags;
+        // As in `execution_spec`: what an MCP server sends in that field is untrusted and ignored.
+        let has_spec = matches!(options.kind.as_str(), "openapi" | "workflow");
+        let own: &'a [String] =
+            if has_spec { &self.catalog_source.segment.traits(self.entry).tags } else { Default::default() };
+        source.iter().chain(own.iter().filter(|tag| !source.contains(tag))).map(String::as_str)
+    }
+
+    /// Tokens of the tool as MCP lists it; `None` for a list that an older version recorded, until its next refresh.
+    pub fn tokens(&self) -> Option<u32> {
+        self.catalog_source.segment.listed_token_count(self.entry)
     }
 
     /// Policy verdict for the tool.

@@ -6,8 +6,8 @@
 //! catalogue    every tool that is not shadowed by a built-in one
 //! view         those that the principal may see; all of them in a full view
 //! listed       without hidden and internal ones: for users who manage tools
-//! offered      without disabled ones: for agents
-//! searchable   without denied ones: for search
+//! offered      without denied and disabled ones: for agents
+//! for models   without those for MCP Apps alone: for search, summaries and provider formats
 //! ```
 //!
 //! A tool outside the view does not affect anything that is read through it: neither lists, counts and search scores
@@ -25,7 +25,7 @@ use toolcrib_core::source::SourceId;
 use toolcrib_core::tool::ToolName;
 
 use super::view_key::{self, ViewKey};
-use super::{Catalog, CatalogSource, PositionedSource, ToolRef};
+use super::{Catalog, CatalogSource, PositionedSource, ToolRef, ToolStatus};
 use crate::search::SearchIndex;
 
 /// A catalogue as a principal may see it. Holds its own reference to the catalogue, so that a reader sees one state
@@ -41,7 +41,7 @@ pub struct View {
 
 /// Visible tools of a restricted view.
 #[derive(Debug)]
-struct ViewMask {
+pub(super) struct ViewMask {
     /// By [`PositionedSource::number`].
     sources: Vec<SourceMask>,
     key: ViewKey,
@@ -74,6 +74,17 @@ impl View {
     /// Creates the view that shows every tool.
     pub fn full(catalog: Arc<Catalog>) -> View {
         View { catalog, mask: None }
+    }
+
+    /// Creates the view of agents: without denied and hidden tools. Computed once per catalogue; a catalogue without rules
+    /// against tools has the full view.
+    pub fn for_agents(catalog: Arc<Catalog>) -> View {
+        let mask = catalog.agent_mask.get_or_init(|| {
+            let leaves_out_any = catalog.sources().any(|source| source.options.leaves_out_tools());
+            let restrict = || View::full(catalog.clone()).restrict(|tool| tool.verdict() < Verdict::Deny).mask;
+            if leaves_out_any { restrict() } else { None }
+        });
+        View { mask: mask.clone(), catalog }
     }
 
     /// Returns the view that shows those tools of this one for which `is_visible` is true. Looks at every tool once; a
@@ -117,7 +128,7 @@ impl View {
         self.tools().filter(ToolRef::is_listed)
     }
 
-    /// Tools that agents see: neither hidden nor internal nor disabled.
+    /// Tools that agents see: neither hidden nor denied, internal or disabled.
     pub fn offered_tools(&self) -> impl Iterator<Item = ToolRef<'_>> {
         self.tools().filter(ToolRef::is_offered)
     }
@@ -164,11 +175,12 @@ impl View {
         self.visible_sources().map(VisibleSource::tool_count).sum()
     }
 
-    /// Names and original names of all tools that are offered to anyone, in and outside the view. For names that are
+    /// Names and original names of all tools that are listed for anyone, in and outside the view. For names that are
     /// made up for a list and must not depend on who reads it. What is derived from them is not covered by the key, but by
     /// [`View::catalog_hash`].
     pub fn catalog_names(&self) -> impl Iterator<Item = (&ToolName, &str)> {
-        let tools = VisibleTools { catalog: &self.catalog, mask: None }.iter().filter(ToolRef::is_offered);
+        let tools = VisibleTools { catalog: &self.catalog, mask: None }.iter();
+        let tools = tools.filter(|tool| tool.is_listed() && tool.status() == ToolStatus::Active);
         tools.map(|tool| (tool.name(), tool.original_name()))
     }
 

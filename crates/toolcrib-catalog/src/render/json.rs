@@ -3,7 +3,7 @@
 //! ```text
 //! {"id": "github:create_issue", "name": "github__create_issue", "source": "github", "original_name": "create_issue",
 //!  "kind": "mcp", …the stored listing…, "tags": [], "policy": "allow", "enabled": true, "state": "active",
-//!  "fingerprint": "…", "created_at": "…", "updated_at": "…"}
+//!  "held": null, "tokens": 95, "fingerprint": "…", "created_at": "…", "updated_at": "…"}
 //! ```
 
 use toolcrib_core::json;
@@ -20,6 +20,11 @@ fn format_tool_id(tool: &ToolRef<'_>, original: &str) -> String {
 
 /// Appends a tool. Field names and order are part of the public contract.
 pub fn push_tool(tool: &ToolRef<'_>, out: &mut String) {
+    push_with_tokens(tool, tool.tokens(), out);
+}
+
+/// Appends a tool with a token count that was made for this list.
+pub(super) fn push_with_tokens(tool: &ToolRef<'_>, tokens: Option<u32>, out: &mut String) {
     let original = sanitize(tool.original_name());
     let push_field = |name: &str, value: &str, out: &mut String| {
         out.push_str(name);
@@ -34,7 +39,7 @@ pub fn push_tool(tool: &ToolRef<'_>, out: &mut String) {
     out.push(',');
     out.push_str(tool.catalog_source.segment.listing_json(tool.entry));
     out.push_str(",\"tags\":[");
-    for (index, tag) in tool.catalog_source.options.tags.iter().enumerate() {
+    for (index, tag) in tool.tags().enumerate() {
         push_field(if index > 0 { "," } else { "" }, tag, out);
     }
     let inventory_state = tool.inventory_state();
@@ -42,6 +47,9 @@ pub fn push_tool(tool: &ToolRef<'_>, out: &mut String) {
     push_field("],\"policy\":", tool.verdict().as_str(), out);
     out.push_str(if status == ToolStatus::Active { ",\"enabled\":true" } else { ",\"enabled\":false" });
     push_field(",\"state\":", status.as_str(), out);
+    // Nothing is held for approval yet.
+    out.push_str(",\"held\":null,\"tokens\":");
+    out.push_str(&tokens.map_or_else(|| "null".to_owned(), |tokens| tokens.to_string()));
     push_field(",\"fingerprint\":", &tool.catalog_source.segment.packed_tool(tool.entry).fingerprint.to_string(), out);
     push_field(",\"created_at\":", &inventory_state.created_at.to_string(), out);
     push_field(",\"updated_at\":", &inventory_state.updated_at.to_string(), out);

@@ -89,7 +89,7 @@ impl SearchIndex {
             for number in segment.tool_numbers() {
                 let position = segment.position(number as u32);
                 let tool = position.and_then(|position| Some((position, segment.tool(position)?)));
-                if !tool.is_some_and(|(position, tool)| tool.is_searchable() && source.shows(position)) {
+                if !tool.is_some_and(|(position, tool)| tool.is_for_models() && source.shows(position)) {
                     index.unsearchable.push(number as u32);
                 }
             }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use toolcrib_core::source::SourceId;
 
-use crate::View;
+use crate::{ToolRef, View};
 
 /// Maximum number of tools named per source.
 pub(super) const MAX_NAMED_TOOLS: usize = 5;
@@ -37,7 +37,7 @@ struct RankedName<'a> {
 /// Returns the sources that have tools, those with the most essential tools first, then by id.
 pub(super) fn select_sources(view: &View) -> Vec<SummarySource<'_>> {
     let mut tools: BTreeMap<&SourceId, (bool, Vec<RankedName<'_>>)> = BTreeMap::new();
-    for tool in view.offered_tools() {
+    for tool in view.offered_tools().filter(ToolRef::is_for_models) {
         let prefix = tool.catalog_source.segment.prefix();
         let name = tool.unprefixed_name();
         let words = name.split(['_', '-']).filter(|word| !word.is_empty()).count();

@@ -17,8 +17,8 @@ use toolcrib::core::json::RawFields;
 use toolcrib::core::time::TimeSpec;
 use toolcrib::core::tool::{ParsedToolName, parse_tool_name};
 use toolcrib::core::{Error, ResultExt};
-use toolcrib::registry::{SourceView, ToolView};
-use toolcrib::{Code, Result, SourceId};
+use toolcrib::registry::{FoundTool, SourceView};
+use toolcrib::{Code, Principal, Result, SourceId};
 
 use crate::arguments::CommonArguments;
 use crate::discovery_wait::DiscoveryArguments;
@@ -67,13 +67,13 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
         return describe_at(common, &arguments, when).await;
     }
     let session = CliSession::open(common).await?;
-    let mut lookups: Vec<(&str, Result<ToolView>)> = Vec::new();
+    let mut lookups: Vec<(&str, Result<FoundTool>)> = Vec::new();
     let mut sources: Vec<SourceView> = Vec::new();
     for name in &arguments.names {
         // Providers have tools only.
         match find_source_id(&session, name).filter(|_| arguments.format.is_none()) {
             Some(id) => sources.extend(find_source(&session, id, &arguments.discovery).await),
-            None => lookups.push((name, find_tool(&session, name, &arguments.discovery).await)),
+            None => lookups.push((name, find_tool(&session, name, &arguments).await)),
         }
     }
     // Project before the session closes: the projection reads the catalogue.
@@ -96,9 +96,10 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
 async fn describe_at(common: &CommonArguments, arguments: &Arguments, when: TimeSpec) -> Result<CommandOutcome> {
     let session = CliSession::open_read_only(common).await?;
     let at = when.resolve(Clock::system().now());
-    let mut lookups: Vec<(&str, Result<ToolView>)> = Vec::new();
+    let mut lookups: Vec<(&str, Result<FoundTool>)> = Vec::new();
     for name in &arguments.names {
-        lookups.push((name, session.registry.history().tool_at(name, at).await));
+        let tool = session.registry.history().tool_at(name, at).await;
+        lookups.push((name, tool.map(|tool| FoundTool::Offered(Box::new(tool)))));
     }
     session.close().await;
     // An invalid time (in the future, say) is an error of the command line, not of one name.
@@ -116,8 +117,10 @@ async fn find_source(session: &CliSession, id: SourceId, discovery: &DiscoveryAr
     session.registry.sources().get(&among[0])
 }
 
-/// Discovers the sources that may have the tool, then looks it up in the catalogue.
-async fn find_tool(session: &CliSession, name: &str, discovery: &DiscoveryArguments) -> Result<ToolView> {
+/// Discovers the sources that may have the tool, then looks it up in the catalogue, or among removed tools: these have no
+/// provider's format, because they cannot be called.
+async fn find_tool(session: &CliSession, name: &str, arguments: &Arguments) -> Result<FoundTool> {
+    let discovery = &arguments.discovery;
     // A bare name that no cached list contains may belong to any source; a qualified name with an unknown source
     // belongs to none.
     let among = match session.registry.sources().find_by_tool_name(name)? {
@@ -130,7 +133,13 @@ async fn find_tool(session: &CliSession, name: &str, discovery: &DiscoveryArgume
     session.ensure(discovery.required_freshness(), among.as_deref(), policy).await;
     // The page shows how often the tool was called, by all processes on this store.
     session.registry.statistics().load().await?;
-    session.registry.tool(name)
+    if arguments.format.is_some() {
+        return session.registry.tool_for(&Principal::default(), name).map(|tool| FoundTool::Offered(Box::new(tool)));
+    }
+    if session.common.json {
+        session.registry.statistics().count_builtin_tokens().await;
+    }
+    session.registry.history().find_tool(&CliSession::caller(), name).await
 }
 
 /// Returns whether the name has no source part.
@@ -142,7 +151,7 @@ fn is_bare_name(name: &str) -> bool {
 fn print_described(
     common: &CommonArguments,
     sources: &[SourceView],
-    lookups: Vec<(&str, Result<ToolView>)>,
+    lookups: Vec<(&str, Result<FoundTool>)>,
     full: bool,
 ) -> Result<CommandOutcome> {
     if common.json {
@@ -150,15 +159,26 @@ fn print_described(
     }
     let found = lookups.iter().filter_map(|(_, result)| result.as_ref().ok());
     let texts: Vec<String> =
-        sources.iter().map(render_source).chain(found.map(|view| render_tool(view, full))).collect();
+        sources.iter().map(render_source).chain(found.map(|tool| render_found(tool, full))).collect();
     if !texts.is_empty() {
         output::print_line(&texts.join("\n"))?;
     }
     Ok(print_errors(&lookups))
 }
 
+/// Renders a tool for people.
+fn render_found(tool: &FoundTool, full: bool) -> String {
+    match tool {
+        FoundTool::Offered(view) => render_tool(view, full),
+        FoundTool::Removed(removed) => match &removed.definition {
+            Some(view) => render_tool(view, full),
+            None => page::render_lost_tool(removed),
+        },
+    }
+}
+
 /// Prints the failed lookups to stderr; the outcome is a failure if there are any.
-fn print_errors(lookups: &[(&str, Result<ToolView>)]) -> CommandOutcome {
+fn print_errors(lookups: &[(&str, Result<FoundTool>)]) -> CommandOutcome {
     let mut outcome = CommandOutcome::Success;
     for error in lookups.iter().filter_map(|(_, result)| result.as_ref().err()) {
         output::print_stderr_line(&format!("error: {}", error.message));
@@ -169,7 +189,7 @@ fn print_errors(lookups: &[(&str, Result<ToolView>)]) -> CommandOutcome {
 
 /// Prints one tool or source as an object, or several as `tools` and `sources` with an `errors` list for failed lookups.
 /// Returns the first error if all lookups failed.
-fn print_json(sources: &[SourceView], lookups: Vec<(&str, Result<ToolView>)>, full: bool) -> Result<CommandOutcome> {
+fn print_json(sources: &[SourceView], lookups: Vec<(&str, Result<FoundTool>)>, full: bool) -> Result<CommandOutcome> {
     if let ([only], []) = (sources, &lookups[..]) {
         output::print_json(only)?;
         return Ok(CommandOutcome::Success);
@@ -207,7 +227,7 @@ fn print_json(sources: &[SourceView], lookups: Vec<(&str, Result<ToolView>)>, fu
 }
 
 /// Returns the first failed lookup as the error of the command, whose code decides the exit code.
-fn first_error(lookups: Vec<(&str, Result<ToolView>)>) -> Result<CommandOutcome> {
+fn first_error(lookups: Vec<(&str, Result<FoundTool>)>) -> Result<CommandOutcome> {
     lookups.into_iter().find_map(|(_, result)| result.err()).map_or(Ok(CommandOutcome::Success), Err)
 }
 
@@ -219,11 +239,9 @@ fn error_with_name(name: &str, error: &Error) -> Value {
 }
 
 /// Returns the JSON of a tool; `full` adds the complete input schema and the definition as the source sent it.
-fn tool_json(view: &ToolView, full: bool) -> Result<Box<RawValue>> {
-    let object = view.to_json()?;
-    if !full {
-        return Ok(object);
-    }
+fn tool_json(tool: &FoundTool, full: bool) -> Result<Box<RawValue>> {
+    let object = tool.to_json()?;
+    let Some(view) = tool.definition().filter(|_| full) else { return Ok(object) };
     // Fields are replaced in the raw JSON, which keeps the definition byte for byte.
     let mut fields: RawFields = serde_json::from_str(object.get()).context(Code::Internal, "write a tool")?;
     fields.insert("input_schema", view.input_schema().to_owned());

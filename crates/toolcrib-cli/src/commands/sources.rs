@@ -11,28 +11,41 @@ use toolcrib::Result;
 use toolcrib::clock::Clock;
 use toolcrib::core::Timestamp;
 use toolcrib::core::time::format_duration;
+use toolcrib::core::tool::ToolName;
 use toolcrib::registry::SourceView;
 
 use crate::arguments::CommonArguments;
-use crate::output;
 use crate::session::CliSession;
 use crate::table::Table;
+use crate::{color, output};
 
 /// List every source with its status, without contacting it
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   toolcrib sources
+  toolcrib sources --tools
   toolcrib sources --json | jq '.sources[] | select(.status == \"failed\")'")]
-pub(crate) struct Arguments {}
+pub(crate) struct Arguments {
+    /// Add the names of the tools of each source
+    #[arg(long)]
+    tools: bool,
+}
 
 /// Prints the table, or the sources as JSON.
-pub(crate) async fn run(common: &CommonArguments, _: Arguments) -> Result<()> {
+pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<()> {
     let session = CliSession::open_offline(common).await?;
-    let sources = session.registry.sources().list();
+    let mut sources = session.registry.sources().list();
+    if arguments.tools {
+        session.registry.sources().add_tool_names(&CliSession::caller(), &mut sources);
+    }
     if common.json {
         output::print_json(&json!({ "sources": sources }))?;
     } else if !sources.is_empty() {
         output::print_line(&sources_table(&sources).render())?;
+        for source in sources.iter().filter(|source| source.tools.as_ref().is_some_and(|tools| !tools.is_empty())) {
+            let names: Vec<&str> = source.tools.iter().flatten().map(ToolName::as_str).collect();
+            output::print_line(&format!("\n{}\n  {}", color::bold(source.id.as_str()), names.join("\n  ")))?;
+        }
     } else if !session.is_damaged() {
         output::print_line(
             "no sources yet; `toolcrib add NAME -- COMMAND` declares one, `toolcrib import` imports those of another client",

@@ -4,14 +4,17 @@
 //! Lists are rendered in chunks, so that the text of thousands of tools is not kept in memory at once. A list that
 //! lacks sources is printed all the same; JSON then names them in `missing`, the other formats on stderr.
 
+use std::collections::HashMap;
+
 use clap::Args;
 use toolcrib::catalog::ToolRef;
+use toolcrib::catalog::filter::{ListOrder, StateFilter, ToolFilter, ToolOrder};
 use toolcrib::catalog::render::Format;
 use toolcrib::core::ResultExt;
 use toolcrib::core::manifest::SkippedTool;
 use toolcrib::core::text::sanitize_truncated;
-use toolcrib::registry::DiscoveryStatus;
-use toolcrib::{Code, Error, Result};
+use toolcrib::registry::{DiscoveryStatus, RemovedTool, RemovedToolsQuery};
+use toolcrib::{Code, Error, Result, SourceId};
 
 use crate::arguments::CommonArguments;
 use crate::discovery_wait::{DiscoveryArguments, MissingSource};
@@ -25,6 +28,9 @@ use crate::table::Table;
 #[command(after_help = "Examples:
   toolcrib tools
   toolcrib tools --source github --json
+  toolcrib tools --kind openapi --tag orders --order tokens
+  toolcrib tools --only 'github__*' '*search*'
+  toolcrib tools --state deprecated
   toolcrib tools --format anthropic > tools.json
   toolcrib tools --format anthropic --defer
   toolcrib tools --format gemini --source github
@@ -37,6 +43,22 @@ pub(crate) struct Arguments {
     /// Only the tools of one source
     #[arg(long, value_name = "SOURCE")]
     source: Option<String>,
+    /// Only tools of sources of this kind
+    #[arg(long, value_name = "KIND", value_parser = ToolFilter::KINDS)]
+    kind: Option<String>,
+    /// Only tools with this tag: of an API operation, or of the source
+    #[arg(long, value_name = "TAG")]
+    tag: Option<String>,
+    /// Only tools in this state; deprecated tools are those that their source no longer offers
+    #[arg(long, value_name = "STATE", value_parser = StateFilter::ALL.map(StateFilter::as_str))]
+    state: Option<String>,
+    /// Order of the list; most tokens or calls first
+    #[arg(long, value_name = "ORDER", default_value = "name", hide_default_value = true,
+        value_parser = ToolOrder::ALL.map(ToolOrder::as_str))]
+    order: String,
+    /// Only tools whose name matches one of these globs
+    #[arg(long, value_name = "GLOB", num_args = 1.., value_delimiter = ',')]
+    only: Vec<String>,
     /// Output format; a provider's format is the array that the provider expects
     #[arg(long, value_name = "FORMAT", value_parser = ["table", "json", "mcp", "anthropic", "openai", "openai-strict", "gemini"])]
     format: Option<String>,
@@ -64,12 +86,26 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
         .and_then(|id| session.registry.sources().get(id))
         .is_some_and(|source| source.status == DiscoveryStatus::Failed && source.tool_count == 0);
     let view = session.registry.view(&CliSession::caller());
-    let is_selected = |tool: &ToolRef<'_>| source.as_ref().is_none_or(|source| source == tool.source());
+    let filter = build_filter(&arguments, source.clone())?;
+    let order = ToolOrder::from_name(&arguments.order)?;
+    let calls = count_calls(&session, order).await?;
+    let list_order = match order {
+        ToolOrder::Name => ListOrder::Name,
+        ToolOrder::Tokens => ListOrder::Tokens,
+        ToolOrder::Calls => ListOrder::Calls(&calls),
+    };
+    if format == Some(Format::Json) || order == ToolOrder::Tokens {
+        session.registry.statistics().count_builtin_tokens().await;
+    }
+    let is_selected = |tool: &ToolRef<'_>| filter.accepts(tool);
     match format {
+        Some(Format::Json) | None if filter.state == Some(StateFilter::Deprecated) => {
+            print_removed(&session, format, &filter, order, &missing).await?;
+        }
         Some(format) => {
             // Hold the last chunk back, because an incomplete JSON list gets `missing` at its end.
             let mut last = String::new();
-            let skipped = view.render_chunks(format, is_selected, |chunk| {
+            let skipped = view.render_chunks(format, is_selected, &list_order, |chunk| {
                 output::print_part(&last)?;
                 chunk.clone_into(&mut last);
                 Ok(())
@@ -82,10 +118,65 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
         }
         // The log names the damage; "no tools yet" would be wrong.
         None if session.is_damaged() && !view.listed_tools().any(|tool| is_selected(&tool)) => {}
-        None => output::print_line(&render_table(view.listed_tools().filter(is_selected))?)?,
+        None => {
+            let mut tools: Vec<ToolRef<'_>> = view.listed_tools().filter(is_selected).collect();
+            list_order.sort(&mut tools);
+            let is_filtered = filter.has_conditions() && view.listed_tools().next().is_some();
+            output::print_line(&render_table(tools.into_iter(), is_filtered)?)?;
+        }
     }
     session.close().await;
     Ok(if failed { CommandOutcome::Failure } else { CommandOutcome::Success })
+}
+
+/// Builds the filter from the arguments, which clap has checked.
+fn build_filter(arguments: &Arguments, source: Option<SourceId>) -> Result<ToolFilter> {
+    Ok(ToolFilter {
+        source,
+        kind: arguments.kind.clone(),
+        tag: arguments.tag.clone(),
+        state: arguments.state.as_deref().map(StateFilter::from_name).transpose()?,
+        names: arguments.only.clone(),
+    })
+}
+
+/// Returns the calls of all tools by name, by all processes on this store, if the order needs them.
+async fn count_calls(session: &CliSession, order: ToolOrder) -> Result<HashMap<String, u64>> {
+    if order != ToolOrder::Calls {
+        return Ok(HashMap::new());
+    }
+    let statistics = session.registry.statistics();
+    statistics.load().await?;
+    Ok(statistics.totals().tools.into_iter().map(|tool| (tool.name, tool.calls)).collect())
+}
+
+/// Prints the tools that their sources no longer offer, with their last definitions.
+async fn print_removed(
+    session: &CliSession,
+    format: Option<Format>,
+    filter: &ToolFilter,
+    order: ToolOrder,
+    missing: &[MissingSource],
+) -> Result<()> {
+    let principal = CliSession::caller();
+    let query = RemovedToolsQuery { principal: &principal, filter, order, after: None, limit: usize::MAX };
+    let removed = session.registry.history().removed_tools(&query).await?.tools;
+    if format.is_some() {
+        let tools: Vec<_> = removed.iter().map(RemovedTool::to_list_json).collect::<Result<_>>()?;
+        let hash = session.registry.view(&principal).hash();
+        let tools = serde_json::to_string(&tools).context(Code::Internal, "write JSON")?;
+        let text = format!("{{\"tools\":{tools},\"inventory_hash\":\"{hash}\"}}");
+        return output::print_line(&append_missing(&text, missing)?);
+    }
+    if removed.is_empty() {
+        return output::print_line("no tool matches");
+    }
+    let mut table = Table::new(&["tool", "removed", "description"]);
+    for tool in removed {
+        let description = tool.definition.as_ref().map(|view| sanitize_truncated(view.description(), 200));
+        table.add_row(vec![tool.name.to_string(), tool.removed_at().to_string(), description.unwrap_or_default()]);
+    }
+    output::print_line(&table.render())
 }
 
 /// Inserts the field `missing` at the end of a JSON object, unless the list is complete. Edits the text, because the
@@ -135,9 +226,12 @@ pub(crate) fn hint_skipped(common: &CommonArguments, format: Format, skipped: &[
 }
 
 /// Renders the tools for people; instead of the policy, the state of a tool that is not active.
-fn render_table<'a>(tools: impl Iterator<Item = ToolRef<'a>>) -> Result<String> {
+fn render_table<'a>(tools: impl Iterator<Item = ToolRef<'a>>, is_filtered: bool) -> Result<String> {
     let mut tools = tools.peekable();
     // An early message instead of an empty table.
+    if tools.peek().is_none() && is_filtered {
+        return Ok("no tool matches".into());
+    }
     if tools.peek().is_none() {
         return Ok("no tools yet; `toolcrib sources` lists the sources, `toolcrib add` declares a source".into());
     }

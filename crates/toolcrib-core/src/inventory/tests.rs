@@ -484,3 +484,22 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_last_manifest_of_a_removed_tool_is_known() {
+    let (both, one, other) = (manifest(&["pull", "push"]), manifest(&["pull"]), manifest(&["tag"]));
+    let mut events = vec![declared_event(), recorded_event(&both, &["pull", "push"], Vec::new(), &[])];
+    let last = |events: &[Event], tool: &str| {
+        inventory_after(events).source(&source_id("git")).unwrap().last_manifests.get(tool).copied()
+    };
+    assert_eq!(last(&events, "push"), None);
+    events.push(recorded_event(&one, &[], Vec::new(), &["push"]));
+    events.push(recorded_event(&other, &["tag"], Vec::new(), &["pull"]));
+    assert_eq!((last(&events, "push"), last(&events, "pull")), (Some(both.fingerprint), Some(one.fingerprint)));
+    events.push(recorded_event(&both, &["pull", "push"], Vec::new(), &["tag"]));
+    assert_eq!((last(&events, "push"), last(&events, "tag")), (None, Some(other.fingerprint)));
+    // A source that was removed and declared again knows what it had.
+    events.push(Event::SourceRemoved { source: source_id("git") });
+    events.push(declared_event());
+    assert_eq!(last(&events, "pull"), Some(both.fingerprint));
+}

@@ -20,6 +20,7 @@ use super::{Manifest, SkippedTool};
 use crate::error::{Code, Result, ResultExt};
 use crate::fingerprint::Fingerprint;
 use crate::source::SourceId;
+use crate::text::sanitize_truncated;
 use crate::tool::Tool;
 
 /// Manifest with its tools as unparsed JSON.
@@ -32,6 +33,8 @@ pub struct PackedManifest {
     pub skipped: Vec<SkippedTool>,
     /// Description of the source by itself, for search.
     pub about: Option<String>,
+    /// Whether the index has the tags and the visibility of its tools. Lists recorded by an older version have not.
+    pub has_traits: bool,
     /// JSON of all tools, concatenated.
     pub body: Arc<String>,
 }
@@ -44,12 +47,41 @@ pub struct PackedTool {
     pub fingerprint: Fingerprint,
     /// Number of tokens of the tool as MCP lists it; 0 if not counted yet.
     pub tokens: u32,
+    /// Tags and visibility; empty without [`PackedManifest::has_traits`].
+    pub traits: ToolTraits,
     /// Start of the tool's JSON in the body.
     start: usize,
     /// Start of the part that tool lists show.
     listing_start: usize,
     /// End of the tool's JSON, exclusive.
     end: usize,
+}
+
+/// Properties of a tool that filters need, kept in the index so that no list has to parse the tools.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ToolTraits {
+    /// Tags of the OpenAPI operation. For tools of MCP servers the caller must ignore them, as the execution specification.
+    pub tags: Vec<String>,
+    /// Whether the tool is for MCP Apps alone, see [`Tool::is_app_only`].
+    pub app_only: bool,
+}
+
+impl ToolTraits {
+    /// Maximum number of tags of a tool, and of bytes of each: they come from the source and are in every list.
+    const MAX_TAGS: usize = 32;
+    const MAX_TAG_LEN: usize = 100;
+
+    /// Reads the traits of a tool.
+    pub fn from_tool(tool: &Tool) -> ToolTraits {
+        let mut tags: Vec<String> = Vec::new();
+        for tag in tool.parse_execution_spec().map(|spec| spec.tags).unwrap_or_default() {
+            let tag = sanitize_truncated(&tag, ToolTraits::MAX_TAG_LEN);
+            if tags.len() < ToolTraits::MAX_TAGS && !tag.is_empty() && !tags.contains(&tag) {
+                tags.push(tag);
+            }
+        }
+        ToolTraits { tags, app_only: tool.is_app_only() }
+    }
 }
 
 /// Stored form of the index.
@@ -61,6 +93,8 @@ struct StoredIndex<'a> {
     skipped: Cow<'a, [SkippedTool]>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     about: Option<Cow<'a, str>>,
+    #[serde(rename = "traits", default, skip_serializing_if = "is_false")]
+    has_traits: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -69,6 +103,10 @@ struct StoredTool<'a> {
     fingerprint: Fingerprint,
     #[serde(default, skip_serializing_if = "is_zero")]
     tokens: u32,
+    #[serde(default, skip_serializing_if = "<[String]>::is_empty")]
+    tags: Cow<'a, [String]>,
+    #[serde(default, skip_serializing_if = "is_false")]
+    app_only: bool,
     start: usize,
     #[serde(rename = "face_start")]
     listing_start: usize,
@@ -77,6 +115,10 @@ struct StoredTool<'a> {
 
 fn is_zero(tokens: &u32) -> bool {
     *tokens == 0
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 impl PackedManifest {
@@ -94,6 +136,7 @@ impl PackedManifest {
                 name: tool.name.clone(),
                 fingerprint: *fingerprint,
                 tokens: 0,
+                traits: ToolTraits::from_tool(tool),
                 start,
                 listing_start,
                 end: body.len(),
@@ -105,6 +148,7 @@ impl PackedManifest {
             tools,
             skipped: manifest.skipped.clone(),
             about: manifest.about.clone(),
+            has_traits: true,
             body: Arc::new(body),
         })
     }
@@ -116,6 +160,7 @@ impl PackedManifest {
             tools: self.tools.iter().map(StoredTool::new).collect(),
             skipped: Cow::Borrowed(&self.skipped),
             about: self.about.as_deref().map(Cow::Borrowed),
+            has_traits: self.has_traits,
         };
         serde_json::to_string(&index).context(Code::Internal, "cannot serialize the index of a manifest")
     }
@@ -133,13 +178,14 @@ impl PackedManifest {
             let message = format!("the stored manifest `{}` is damaged", fingerprint.short_hex(12));
             return Err(crate::Error::new(Code::Internal, message));
         }
-        let StoredIndex { source, tools, skipped, about } = index;
+        let StoredIndex { source, tools, skipped, about, has_traits } = index;
         Ok(PackedManifest {
             source: source.into_owned(),
             fingerprint,
             tools: tools.into_iter().map(StoredTool::into_packed).collect(),
             skipped: skipped.into_owned(),
             about: about.map(Cow::into_owned),
+            has_traits,
             body: Arc::new(body),
         })
     }
@@ -181,11 +227,13 @@ impl PackedManifest {
 
 impl<'a> StoredTool<'a> {
     fn new(tool: &'a PackedTool) -> StoredTool<'a> {
-        let PackedTool { name, fingerprint, tokens, start, listing_start, end } = tool;
+        let PackedTool { name, fingerprint, tokens, traits, start, listing_start, end } = tool;
         StoredTool {
             name: Cow::Borrowed(name),
             fingerprint: *fingerprint,
             tokens: *tokens,
+            tags: Cow::Borrowed(&traits.tags),
+            app_only: traits.app_only,
             start: *start,
             listing_start: *listing_start,
             end: *end,
@@ -193,7 +241,8 @@ impl<'a> StoredTool<'a> {
     }
 
     fn into_packed(self) -> PackedTool {
-        let StoredTool { name, fingerprint, tokens, start, listing_start, end } = self;
-        PackedTool { name: name.into_owned(), fingerprint, tokens, start, listing_start, end }
+        let StoredTool { name, fingerprint, tokens, tags, app_only, start, listing_start, end } = self;
+        let traits = ToolTraits { tags: tags.into_owned(), app_only };
+        PackedTool { name: name.into_owned(), fingerprint, tokens, traits, start, listing_start, end }
     }
 }

@@ -45,7 +45,7 @@ pub(super) async fn show(
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Result<Markup, ApiError> {
-    let view = app.registry.tool(&name)?;
+    let view = app.registry.tool_for(&client.principal, &name)?;
     let all = FormData::parse(query.as_deref().unwrap_or_default()).get("versions").is_some();
     let history = if headers.contains_key(KEEP_HISTORY_HEADER) {
         html! { section id="history" data-kept {} }

@@ -10,13 +10,13 @@
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use toolcrib::Error;
 use toolcrib::catalog::outline::{self, ArgumentList, ArgumentOutline};
 use toolcrib::catalog::render::mcp;
 use toolcrib::catalog::token_count;
 use toolcrib::core::json::describe_error;
 use toolcrib::core::text::sanitize_truncated;
 use toolcrib::registry::ToolView;
+use toolcrib::{Error, Principal};
 use toolcrib_mcp::server::McpRequest;
 
 use super::McpService;
@@ -67,7 +67,8 @@ impl McpService {
                 continue;
             }
             let name = listings.resolve_name(name).await.map_or_else(|| name.clone(), |name| name.to_string());
-            let description = self.registry.tool(&name).and_then(|tool| {
+            // With the role of an agent, whatever token the client has: denied tools are not for agents.
+            let description = self.registry.tool_for(&Principal::default(), &name).and_then(|tool| {
                 if arguments.full { render_full(&listings, &tool) } else { Ok(render_compact(&tool)) }
             });
             match description {

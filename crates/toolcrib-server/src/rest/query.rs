@@ -1,5 +1,5 @@
-//! Extractors for query parameters and the path parameter. Malformed values get an error that tells what is expected;
-//! unknown parameters are ignored.
+//! Extractors for query parameters and the path parameter. Malformed values and unknown parameters get an error that
+//! tells what is expected.
 //!
 //! axum's own extractors are not used, because their rejections are plain texts and not error envelopes.
 
@@ -10,17 +10,19 @@ use axum::extract::{FromRequestParts, RawPathParams};
 use http::request::Parts;
 use toolcrib::core::Timestamp;
 use toolcrib::core::percent;
-use toolcrib::core::text::sanitize_truncated;
+use toolcrib::core::text::{closest_match, sanitize_truncated};
 use toolcrib::core::time::TimeSpec;
 use toolcrib::registry::SourceView;
 use toolcrib::{Code, Error, Registry, Result, SourceId};
 
 use super::error::ApiError;
 
-/// Decoded query parameters, each at most once.
+/// Decoded query parameters, each at most once; the values of a repeated `names` are joined with commas.
 #[derive(Debug, Default)]
 pub(super) struct QueryParams(Vec<(String, String)>);
 
+/// Parameter that may be repeated, because it is a list.
+const LIST_PARAM: &str = "names";
 /// Maximum number of parameters: far more than any route has. Each is compared with all before it.
 const MAX_QUERY_PARAMS: usize = 64;
 
@@ -39,13 +41,33 @@ impl QueryParams {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let name = decode_form_value(name)?;
             let value = decode_form_value(value)?;
-            // A proxy might look at one of them and the handler at the other.
-            if params.iter().any(|(known, _)| *known == name) {
-                return Err(bad_request(format!("`{}` is given twice", sanitize_truncated(&name, 40))));
+            match params.iter_mut().find(|(known, _)| *known == name) {
+                None => params.push((name, value)),
+                Some((_, values)) if name == LIST_PARAM => *values = format!("{values},{value}"),
+                // A proxy might look at one of them and the handler at the other.
+                Some(_) => return Err(bad_request(format!("`{}` is given twice", sanitize_truncated(&name, 40)))),
             }
-            params.push((name, value));
         }
         Ok(QueryParams(params))
+    }
+
+    /// Rejects parameters that a route does not have: ignoring a misspelt filter would return what it should leave out.
+    pub(super) fn reject_unknown(&self, known: &[String]) -> Result<()> {
+        let Some((name, _)) = self.0.iter().find(|(name, _)| !known.contains(name)) else { return Ok(()) };
+        let shown = sanitize_truncated(name, 40);
+        let known = || known.iter().map(String::as_str);
+        let hint = match (closest_match(name, known()), known().next()) {
+            (Some(near), _) => format!("did you mean `{near}`?"),
+            (None, Some(_)) => format!("known are {}", known().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")),
+            (None, None) => "this route has none".to_owned(),
+        };
+        Err(bad_request(format!("unknown query parameter `{shown}`; {hint}")))
+    }
+
+    /// Returns the entries of a comma-separated list; empty ones are left out.
+    pub(super) fn list(&self, name: &str) -> Vec<String> {
+        let entries = self.text(name).unwrap_or_default().split(',').map(str::trim);
+        entries.filter(|entry| !entry.is_empty()).map(str::to_owned).collect()
     }
 
     /// Returns a parameter; an empty one counts as missing.
@@ -167,6 +189,17 @@ mod tests {
         {
             let error = QueryParams::parse(query).unwrap_err();
             assert!(error.code == Code::BadRequest && error.message.contains(expected), "{query}: {}", error.message);
+        }
+        let params = QueryParams::parse("names=a,b&names=,c*").unwrap();
+        assert_eq!(params.list("names"), ["a", "b", "c*"]);
+        let known = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        assert!(params.reject_unknown(&known(&["names"])).is_ok());
+        for (names, expected) in [
+            (&["name", "limit"][..], "unknown query parameter `names`; did you mean `name`?"),
+            (&["limit", "cursor"], "unknown query parameter `names`; known are `limit`, `cursor`"),
+            (&[], "unknown query parameter `names`; this route has none"),
+        ] {
+            assert_eq!(params.reject_unknown(&known(names)).unwrap_err().message, expected);
         }
         let many: Vec<String> = (0..=MAX_QUERY_PARAMS).map(|number| format!("p{number}=")).collect();
         assert!(QueryParams::parse(&many[1..].join("&")).is_ok());

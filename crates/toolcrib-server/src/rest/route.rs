@@ -2,12 +2,18 @@
 //!
 //! Route and description are one value, so that neither can exist without the other.
 
+use std::sync::Arc;
+
 use axum::Router;
+use axum::extract::{Request, State};
 use axum::handler::Handler;
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::Response;
 use axum::routing::{MethodRouter, get, post};
 use serde_json::{Map, Value, json};
 
+use super::error::ApiError;
+use super::query::QueryParams;
 use crate::auth::{Permission, authorize};
 use crate::state::AppState;
 
@@ -163,9 +169,18 @@ impl ApiRoute {
         self
     }
 
-    /// Adds the route to a router, behind the authorization middleware.
+    /// Adds the route to a router, behind the authorization middleware. A route of the API rejects query parameters that
+    /// it does not describe.
     pub(super) fn register(self, router: Router<AppState>, app: &AppState) -> Router<AppState> {
-        let authorized = self.handler.layer(from_fn_with_state((app.clone(), self.required), authorize));
+        let query_params = self.parameters.iter().filter(|parameter| parameter["in"] == "query");
+        let known: Arc<[String]> =
+            query_params.filter_map(|parameter| parameter["name"].as_str()).map(str::to_owned).collect();
+        let checked = if self.path.starts_with("/api/") {
+            self.handler.layer(from_fn_with_state(known, reject_unknown_params))
+        } else {
+            self.handler
+        };
+        let authorized = checked.layer(from_fn_with_state((app.clone(), self.required), authorize));
         router.route(self.path, authorized)
     }
 
@@ -184,6 +199,16 @@ impl ApiRoute {
         }
         paths.entry(self.path).or_insert_with(|| json!({}))[self.method.to_lowercase()] = operation;
     }
+}
+
+/// Middleware that rejects query parameters that a route does not have.
+async fn reject_unknown_params(
+    State(known): State<Arc<[String]>>,
+    request: Request,
+    next: Next,
+) -> Result<Response, ApiError> {
+    QueryParams::parse(request.uri().query().unwrap_or_default())?.reject_unknown(&known)?;
+    Ok(next.run(request).await)
 }
 
 /// Returns the tag that groups a route in the document: the first segment after `/api/`.

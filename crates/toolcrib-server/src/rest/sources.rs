@@ -14,7 +14,7 @@ use super::openapi_schema::{
     array_of, boolean, count, described, nullable, object_schema, string_array, string_enum, text, timestamp,
     with_optional,
 };
-use super::query::{PathParam, find_source};
+use super::query::{PathParam, find_source_id};
 use super::response::{TaggedResponse, ok_json, to_json_bytes};
 use super::route::{ApiRoute, schema_ref};
 use crate::auth::AuthorizedRequest;
@@ -71,7 +71,8 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
         ("set_aside", array_of(skipped_tool)),
     ]);
     let instructions = described(text(), "Instructions of an MCP server for models; of a single source only");
-    let source = with_optional(source, &[("instructions", instructions)]);
+    let tool_names = described(string_array(), "Names of its tools; of a single source only");
+    let source = with_optional(source, &[("instructions", instructions), ("tools", tool_names)]);
     let sources = object_schema(&[("sources", array_of(schema_ref("Source")))]);
     vec![("Source", source), ("Sources", sources), ("Failure", failure), ("Breaker", breaker)]
 }
@@ -103,13 +104,18 @@ async fn list_sources(AuthorizedRequest { app, client, .. }: AuthorizedRequest, 
     }
     // The version is taken before the list is read: a change in between makes the entry outdated, never wrong.
     let version = sources.version();
-    let response = TaggedResponse::from_body(to_json_bytes(&json!({ "sources": sources.list() }))?);
+    let response = TaggedResponse::from_body(to_json_bytes(&json!({ "sources": sources.list_for(&client.principal) }))?);
     let rendered = Arc::new(CachedSourceList { version, response });
     app.source_list_cache.insert(view, &rendered, is_current);
     Ok(rendered.response.to_response(&headers))
 }
 
 /// `GET /api/sources/{id}`.
-async fn get_source(request: AuthorizedRequest, PathParam(name): PathParam) -> ApiResult {
-    ok_json(&find_source(&request.app.registry, &name)?)
+async fn get_source(AuthorizedRequest { app, client, .. }: AuthorizedRequest, PathParam(name): PathParam) -> ApiResult {
+    let id = find_source_id(&app.registry, &name)?;
+    let sources = app.registry.sources();
+    let mut found: Vec<_> = sources.get_for(&client.principal, &id).into_iter().collect();
+    sources.add_tool_names(&client.principal, &mut found);
+    let source = found.pop().ok_or_else(|| sources.unknown_error(id.as_str()))?;
+    ok_json(&source)
 }

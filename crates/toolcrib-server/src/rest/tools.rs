@@ -8,13 +8,13 @@
 //! Provider formats are the bare array that the API of the provider expects.
 
 mod page;
-mod removed;
 
 use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, Uri};
 use axum::response::Response;
 use axum::routing::get;
 use serde_json::{Value, json};
+use toolcrib::catalog::filter::{StateFilter, ToolFilter, ToolOrder};
 
 use super::error::ApiError;
 use super::openapi_schema::{nullable, object_schema, string_array, string_enum, with_optional};
@@ -33,7 +33,7 @@ pub(super) fn routes() -> Vec<ApiRoute> {
     let limit = json!({ "type": "integer", "minimum": 1, "maximum": page::MAX_TOOLS_PER_PAGE });
     vec![
         ApiRoute::new("GET", "/api/tools", "list_tools", get(list_tools))
-            .summary("A page of all tools in name order; makes no network requests and starts no process")
+            .summary("A page of all tools; makes no network requests and starts no process")
             .requires(Permission::Read)
             .query_param("source", json!({ "type": "string" }), "Only tools of this source")
             .query_param(
@@ -41,10 +41,22 @@ pub(super) fn routes() -> Vec<ApiRoute> {
                 string_enum(&FORMAT_NAMES),
                 "`json` is Toolcrib's own format; the others are the array that a provider expects",
             )
+            .query_param("kind", string_enum(&ToolFilter::KINDS), "Only tools of sources of this kind")
+            .query_param("tag", json!({ "type": "string" }), "Only tools with this tag, of their own or of their source")
             .query_param(
                 "state",
-                string_enum(&page::STATES),
+                string_enum(&StateFilter::ALL.map(StateFilter::as_str)),
                 "Only tools in this state; `deprecated` tools are not offered by their source any more",
+            )
+            .query_param(
+                "order",
+                string_enum(&ToolOrder::ALL.map(ToolOrder::as_str)),
+                "`name`, or most `tokens` or `calls` first; equal ones in name order",
+            )
+            .query_param(
+                "names",
+                json!({ "type": "string" }),
+                "Only tools whose name matches one of these globs, separated by commas; may be repeated",
             )
             .query_param("limit", limit, "Tools per page; default 100, or all in a provider's format")
             .query_param("cursor", json!({ "type": "string" }), "`next_cursor` of the previous page")
@@ -71,8 +83,8 @@ pub(super) fn routes() -> Vec<ApiRoute> {
     ]
 }
 
-/// `ToolDetail` has all fields of `Tool`. Fields are nullable where a deprecated tool, of which only the inventory is
-/// left, has no value.
+/// `ToolDetail` has all fields of `Tool`. Fields are nullable where a deprecated tool whose definition is lost has no
+/// value.
 pub(super) fn schemas() -> Vec<(&'static str, Value)> {
     let text = || json!({ "type": "string" });
     let time = || json!({ "type": "string", "format": "date-time" });
@@ -90,11 +102,20 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
         ("tags", string_array()),
         ("policy", string_enum(&["allow", "ask", "deny", "hide"])),
         ("enabled", json!({ "type": "boolean" })),
-        ("state", string_enum(&["active", "disabled", "deprecated", "held"])),
+        ("state", string_enum(&StateFilter::ALL.map(StateFilter::as_str))),
+        ("held", types(&["object", "null"])),
+        (
+            "tokens",
+            json!({
+                "type": ["integer", "null"], "minimum": 0,
+                "description": "Tokens of the definition; null for a list that an older version recorded",
+            }),
+        ),
         ("fingerprint", nullable(text())),
         ("created_at", time()),
         ("updated_at", time()),
     ]);
+    let tool = with_optional(tool, &[("removed_at", time())]);
     let tools = object_schema(&[
         ("tools", json!({ "type": "array", "items": schema_ref("Tool") })),
         ("inventory_hash", text()),
@@ -133,25 +154,32 @@ async fn list_tools(
     uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let registry = app.registry.clone();
-    let query = uri.query().unwrap_or_default().to_owned();
-    // Parsed inside, so that a hit in the cache parses nothing.
-    let render =
-        move |view: &_| page::ToolListQuery::parse(&registry, &QueryParams::parse(&query)?)?.render(&registry, view);
-    app.respond_cached(&client.principal, &uri, &headers, render).await
+    let params = QueryParams::parse(uri.query().unwrap_or_default())?;
+    let query = page::ToolListQuery::parse(&app.registry, &params)?;
+    if query.lists_removed() {
+        // Removed tools are in the inventory and not in the view; their definitions are in the store.
+        return Ok(query.render_removed(&app.registry, &client.principal).await?.to_response(&headers));
+    }
+    app.registry.statistics().count_builtin_tokens().await;
+    let calls = query.count_calls(&app.registry);
+    app.respond_cached(&client.principal, &uri, &headers, move |view: &_| query.render(view, &calls)).await
 }
 
 /// `GET /api/tools/{name}`. Not cached, because the counters change with every call.
 async fn get_tool(
     State(app): State<AppState>,
+    Extension(client): Extension<AuthenticatedClient>,
     headers: HeaderMap,
     PathParam(name): PathParam,
     params: QueryParams,
 ) -> Result<Response, ApiError> {
-    let tool = match params.timestamp("at", app.registry.now())? {
-        Some(at) => app.registry.history().tool_at(&name, at).await?,
-        None => app.registry.tool(&name)?,
+    let json = match params.timestamp("at", app.registry.now())? {
+        Some(at) => app.registry.history().tool_at(&name, at).await?.to_json()?,
+        None => {
+            app.registry.statistics().count_builtin_tokens().await;
+            app.registry.history().find_tool(&client.principal, &name).await?.to_json()?
+        }
     };
-    let json = Box::<str>::from(tool.to_json()?);
+    let json = Box::<str>::from(json);
     Ok(TaggedResponse::from_body(String::from(json).into()).to_response(&headers))
 }

@@ -1,15 +1,17 @@
-//! Finds the tool of a call by its name, and explains why there is none: unknown, hidden, or of a source that is disabled,
-//! not trusted or was never discovered.
+//! Finds the tool of a call by its name, and explains why there is none: unknown, hidden, removed, or of a source that is
+//! disabled, not trusted or was never discovered.
 //!
 //! Decided in memory, without waiting. Next steps are given as a command; REST responses name the route instead
 //! (`Error::with_next_step`).
 
+use serde_json::json;
 use toolcrib_catalog::ToolRef;
 use toolcrib_core::freshness::Freshness;
+use toolcrib_core::inventory::history::ToolMatcher;
 use toolcrib_core::policy::Verdict;
 use toolcrib_core::text::sanitize_truncated;
-use toolcrib_core::tool::{ParsedToolName, parse_tool_name};
-use toolcrib_core::{Code, Error, Result, SourceId, Timestamp};
+use toolcrib_core::tool::{ParsedToolName, ToolName, name_prefix, parse_tool_name};
+use toolcrib_core::{Code, Error, Result, SourceId, Timestamp, ToolId};
 
 use crate::state::Snapshot;
 
@@ -30,9 +32,32 @@ pub(crate) fn find_tool<'a>(snapshot: &'a Snapshot, name: &str, now: Timestamp) 
 /// the catalogue, which suggests similar names.
 fn explain_unknown_tool(snapshot: &Snapshot, name: &str, now: Timestamp) -> Option<Error> {
     match parse_tool_name(name).ok()? {
-        ParsedToolName::Qualified { source, .. } => explain_source(snapshot, &SourceId::from_name(source).ok()?, now),
-        ParsedToolName::Bare(_) => explain_bare_name(snapshot, name, now),
+        ParsedToolName::Qualified { source, .. } => {
+            let id = SourceId::from_name(source).ok();
+            id.and_then(|id| explain_source(snapshot, &id, now)).or_else(|| explain_removed(snapshot, name))
+        }
+        ParsedToolName::Bare(_) => explain_removed(snapshot, name).or_else(|| explain_bare_name(snapshot, name, now)),
     }
+}
+
+/// Returns an error that says when a tool was removed; `None` for a name that no source ever offered, or that a rule
+/// keeps from agents.
+fn explain_removed(snapshot: &Snapshot, name: &str) -> Option<Error> {
+    let matcher = ToolMatcher::find(&snapshot.inventory, name, |tool| tool.deprecated).ok()?;
+    let ToolMatcher::Tool(ToolId { source: id, name: original }) = matcher else { return None };
+    let state = snapshot.inventory.source(&id)?;
+    let prefix = name_prefix(&id, &state.kind);
+    let rules = snapshot.effective_sources.get(&id).map(|source| &source.settings.tools);
+    let verdict = rules.map_or(Verdict::Allow, |rules| rules.unlisted_verdict(&prefix, &original));
+    let removed_at = state.tools.get(&original).filter(|_| verdict < Verdict::Deny)?.updated_at;
+    let tool = ToolName::from_original(&prefix, &original);
+    let message = format!("`{tool}` was removed at {removed_at}: its source `{id}` no longer offers it");
+    // Other tools may have taken its place.
+    let near = snapshot.catalog.unknown_tool_error(name).details.map(|details| details["near"].clone());
+    let details = json!({ "removed_at": removed_at, "near": near.unwrap_or_default() });
+    let error = Error::new(Code::ToolNotImplemented, message).with_details(details);
+    let route = format!("GET /api/tools/{tool}");
+    Some(error.with_next_step(&format!("toolcrib describe {tool}"), &route, "shows its last definition"))
 }
 
 /// Returns an error that lists undiscovered sources, for a bare name: the tool may belong to any of them, so none

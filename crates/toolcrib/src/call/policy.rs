@@ -30,16 +30,17 @@ pub(super) fn check_policy(tool: &ToolRef<'_>, consent: bool) -> Result<()> {
             let error = Error::new(Code::Forbidden, message);
             Err(error.with_next_step("toolcrib call --yes", "\"yes\": true", "gives it"))
         }
-        Verdict::Deny => {
-            let reason = describe_rule(tool);
-            let source = tool.source();
-            let message =
-                format!("`{name}` is denied ({reason}); to allow it, change the rules under `tools` of `{source}`");
-            Err(Error::new(Code::Forbidden, message))
-        }
+        Verdict::Deny => Err(denied_error(tool)),
         // `find_tool` has refused hidden tools already; the same answer here must not reveal that the tool exists.
         Verdict::Hide => Err(Error::new(Code::ToolNotImplemented, format!("no tool named `{name}`"))),
     }
+}
+
+/// Returns the error for calling or describing a denied tool.
+pub(crate) fn denied_error(tool: &ToolRef<'_>) -> Error {
+    let (name, source, reason) = (tool.name(), tool.source(), describe_rule(tool));
+    let message = format!("`{name}` is denied ({reason}); to allow it, change the rules under `tools` of `{source}`");
+    Error::new(Code::Forbidden, message)
 }
 
 /// Describes why a tool has its verdict: ``rule `delete_*: deny` ``, spelled as in the configuration. Without a

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use toolcrib_catalog::{Segment, token_count};
 use toolcrib_core::delta::{Delta, ToolChange, ToolRename};
 use toolcrib_core::features::{ByFeatureKind, FeatureChanges, FeatureKind, FeatureList, OfferedFeatures};
 use toolcrib_core::fingerprint::Fingerprint;
@@ -62,6 +63,7 @@ pub(crate) struct Discoverer {
     pub(super) connectors: Arc<Connectors>,
     pub(super) monitoring: Arc<Monitoring>,
     pub(super) options: Arc<RegistryOptions>,
+    pub(super) tokenizer_preload: std::sync::Once,
 }
 
 impl Discoverer {
@@ -71,6 +73,7 @@ impl Discoverer {
         let started = tokio::time::Instant::now();
         let trace = self.monitoring.start_trace(refresh.trace.as_ref());
         self.state.notify(RegistryNotice::DiscoveryStarted(source.id.clone()));
+        self.preload_tokenizer(source);
         let result = self.discover_with_lease(source, refresh, before, &trace).await;
         let mut outcome =
             result.unwrap_or_else(|error| self.current_outcome(&source.id, Some(ErrorSummary::from_error(&error))));
@@ -88,6 +91,14 @@ impl Discoverer {
         self.monitoring.metrics.record_discovery(source.kind.name(), outcome.status.name(), elapsed);
         self.state.notify(RegistryNotice::DiscoveryFinished(Arc::new(outcome.clone())));
         outcome
+    }
+
+    /// Loads the tokenizer while a source is discovered for the first time: its tools will be counted when they are
+    /// recorded.
+    fn preload_tokenizer(&self, source: &Source) {
+        if !source.kind.is_builtin() && self.state.snapshot().catalog.source(&source.id).is_none() {
+            self.tokenizer_preload.call_once(|| drop(tokio::task::spawn_blocking(token_count::load_tokenizer)));
+        }
     }
 
     /// Discovers a source under its lease, unless another process has done so meanwhile. An `Err` is a problem of the
@@ -252,6 +263,7 @@ impl Discoverer {
                 let check = check(tool_count);
                 let decide = |writer: &WriterState| writer.inventory.require_source(&source.id).map(|_| Vec::new());
                 self.state.write(&Actor::refresh(), Some((&check, &status)), decide).await?;
+                self.complete_stored_list(&source.id).await?;
                 slot.record_discovery();
                 log_success(source, tool_count, duration_ms, trace);
                 Ok(RefreshOutcome { contacted: true, ..self.current_outcome(&source.id, None) })
@@ -374,14 +386,19 @@ impl Discoverer {
         // Only MCP servers have features. A discovery that tells nothing about them leaves the known ones.
         let offered_features =
             discovered.features.or_else(|| (source.kind.name() != "mcp").then(OfferedFeatures::default));
-        // Hashing and packing a large list takes a while, so it runs on a blocking thread.
+        // Built-in tools are recorded at a start, which must not wait for the tokenizer; they are counted by the first
+        // reader that shows counts. Estimates of a build without a tokenizer are not stored.
+        let counts_tokens = cfg!(feature = "tokens") && !source.kind.is_builtin();
+        // Hashing, packing and counting a large list takes a while, so it runs on a blocking thread.
         let packed = run_blocking(move || {
             let manifest = Manifest::new(&id, &discovered.tools, discovered.skipped, &bounds);
             let mut packed = PackedManifest::new(&manifest.with_about(discovered.about.as_deref()))?;
-            // Token counts of unchanged tools are kept; new tools are counted on demand, so that no discovery loads the
-            // tokenizer.
+            // Token counts of unchanged tools are kept.
             if let Some(known) = &known {
                 known.copy_token_counts(&mut packed);
+            }
+            if counts_tokens && packed.tools.iter().any(|tool| tool.tokens == 0) {
+                packed = Segment::with_prefix(Arc::new(packed)).with_token_counts();
             }
             let precomputed = PrecomputedDelta::between(known.as_ref().map(|known| &**known.packed()), &packed)?;
             let features = match (offered_features, known_features) {
@@ -431,6 +448,22 @@ impl Discoverer {
             }
             WriteOutcome::Superseded => self.current_outcome(&source.id, None),
         })
+    }
+
+    /// Adds what an older version did not store with the current list of a source, such as token counts. For a source
+    /// that reports that its list is unchanged, without sending it again.
+    async fn complete_stored_list(&self, id: &SourceId) -> Result<()> {
+        let snapshot = self.state.snapshot();
+        let segment = snapshot.catalog.source(id).map(|source| source.segment.clone());
+        let recorded = snapshot.inventory.source(id).and_then(|state| state.manifest);
+        let incomplete = |segment: &Arc<Segment>| {
+            cfg!(feature = "tokens") && recorded == Some(segment.fingerprint()) && !segment.is_stored_completely()
+        };
+        let Some(segment) = segment.filter(incomplete) else { return Ok(()) };
+        let after = Arc::new(run_blocking(move || Ok(segment.with_token_counts())).await?);
+        self.state.store.put_manifest(&after).await?;
+        self.state.replace_segment(&after).await;
+        Ok(())
     }
 
     /// Builds an outcome with the tool names that agents see. The journal stores the source's own names, so they are

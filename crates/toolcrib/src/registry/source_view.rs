@@ -6,23 +6,25 @@
 //! and breaker of this process). Building one makes no requests.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use serde::Serialize;
 use toolcrib_catalog::View;
 use toolcrib_config::Override;
 use toolcrib_config::show::{mask_args, mask_text, mask_url};
+use toolcrib_core::access::Role;
 use toolcrib_core::features::FeatureKind;
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::freshness::Freshness;
 use toolcrib_core::inventory::{Origin, SourceState};
 use toolcrib_core::manifest::SkippedTool;
 use toolcrib_core::policy::Verdict;
+use toolcrib_core::principal::{Principal, PrincipalIdentity};
 use toolcrib_core::source::SourceKind;
-use toolcrib_core::tool::name_prefix;
+use toolcrib_core::tool::{ToolName, name_prefix};
 use toolcrib_core::{Code, Error, Result, Source, SourceId, Timestamp};
 
-use super::Registry;
+use super::{Registry, view_for};
 use crate::breaker::{BreakerState, BreakerView};
 use crate::call::{McpCapability, explain_source};
 use crate::connectors::SlotStatus;
@@ -59,7 +61,7 @@ pub struct SourceView {
     pub freshness: Freshness,
     /// Summary of discoveries and calls.
     pub health: SourceHealth,
-    /// Number of tools that agents may see; for a disabled source, the number it would have.
+    /// Number of tools that the reader may see; for a disabled source, the number it would have.
     pub tool_count: usize,
     /// Number of prompts in the last list; 0 for a disabled source, here and below.
     pub prompt_count: usize,
@@ -93,6 +95,9 @@ pub struct SourceView {
     /// Tools, prompts and resources that were skipped, and lists of them that could not be read, each with the reason.
     #[serde(rename = "set_aside")]
     pub skipped: Vec<SkippedTool>,
+    /// Names of the tools that `tool_count` counts; only where they were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tools: Option<Vec<ToolName>>,
 }
 
 /// Outcome of the last discovery.
@@ -144,27 +149,59 @@ pub struct Sources<'a> {
     pub(super) registry: &'a Registry,
 }
 
+/// An administrator, who sees every tool.
+static UNRESTRICTED: LazyLock<Principal> =
+    LazyLock::new(|| Principal::new(PrincipalIdentity::Local, "toolcrib", Role::Admin));
+
 impl Sources<'_> {
-    /// Returns every source, ordered by id. Makes no requests.
+    /// Returns every source, ordered by id, with all its tools. Makes no requests.
     pub fn list(&self) -> Vec<SourceView> {
+        self.list_for(&UNRESTRICTED)
+    }
+
+    /// Returns every source, ordered by id, with the tools that a principal may see. Makes no requests.
+    pub fn list_for(&self, principal: &Principal) -> Vec<SourceView> {
         let snapshot = self.registry.state.snapshot();
-        let view = View::full(snapshot.catalog.clone());
+        let view = view_for(principal, snapshot.catalog.clone());
         let mut views: Vec<SourceView> =
-            snapshot.inventory.sources().filter_map(|(id, _)| self.build_source_view(&snapshot, &view, id)).collect();
+            snapshot.inventory.sources().filter_map(|(id, _)| self.build_source_view(&snapshot, &view, principal, id)).collect();
         let undeclared = snapshot.invalid_sources.iter().filter(|(id, _)| snapshot.inventory.source(id).is_none());
         views.extend(undeclared.map(|(id, error)| invalid_source_view(id, error)));
         views.sort_by(|a, b| a.id.cmp(&b.id));
         views
     }
 
-    /// Returns one source, with the instructions of an MCP server.
+    /// Returns one source, with all its tools and the instructions of an MCP server.
     pub fn get(&self, id: &SourceId) -> Option<SourceView> {
+        self.get_for(&UNRESTRICTED, id)
+    }
+
+    /// Returns one source, with the tools that a principal may see.
+    pub fn get_for(&self, principal: &Principal, id: &SourceId) -> Option<SourceView> {
         let snapshot = self.registry.state.snapshot();
+        let view = view_for(principal, snapshot.catalog.clone());
         let features = snapshot.catalog.source(id).and_then(|source| source.features.as_ref());
         let instructions = features.and_then(|features| features.instructions.clone());
-        self.build_source_view(&snapshot, &View::full(snapshot.catalog.clone()), id)
+        self.build_source_view(&snapshot, &view, principal, id)
             .map(|view| SourceView { instructions, ..view })
             .or_else(|| snapshot.invalid_sources.get(id).map(|error| invalid_source_view(id, error)))
+    }
+
+    /// Adds the names of the tools that a principal may see to sources: those that `tool_count` counts.
+    pub fn add_tool_names(&self, principal: &Principal, sources: &mut [SourceView]) {
+        let snapshot = self.registry.state.snapshot();
+        let view = view_for(principal, snapshot.catalog.clone());
+        let mut names: BTreeMap<&SourceId, Vec<ToolName>> = BTreeMap::new();
+        for tool in view.listed_tools() {
+            names.entry(tool.source()).or_default().push(tool.name().clone());
+        }
+        for source in sources {
+            let known = || {
+                let declared = snapshot.inventory.source(&source.id).zip(snapshot.effective_sources.get(&source.id));
+                declared.map(|(state, declaration)| known_tools(state, declaration, principal)).unwrap_or_default()
+            };
+            source.tools = Some(if source.enabled { names.remove(&source.id).unwrap_or_default() } else { known() });
+        }
     }
 
     /// Returns a source with default settings and overrides applied.
@@ -206,7 +243,13 @@ impl Sources<'_> {
         trusted.filter(has_capability).cloned().collect()
     }
     /// Builds the view of a declared source, with the tools that a view of the catalogue shows of it.
-    fn build_source_view(&self, snapshot: &Snapshot, view: &View, id: &SourceId) -> Option<SourceView> {
+    fn build_source_view(
+        &self,
+        snapshot: &Snapshot,
+        view: &View,
+        principal: &Principal,
+        id: &SourceId,
+    ) -> Option<SourceView> {
         let state = snapshot.inventory.source(id)?;
         let source = snapshot.effective_sources.get(id)?;
         let status = snapshot.statuses.get(id).cloned().unwrap_or_default();
@@ -241,7 +284,7 @@ impl Sources<'_> {
             freshness: snapshot.freshness(id, self.registry.state.now()),
             health: source_health(&status, state.manifest.is_some() || catalog_source.is_some(), &slot_status),
             // The tools of a disabled source are not listed, but known.
-            tool_count: if enabled { view.listed_count(id) } else { known_tool_count(state, source) },
+            tool_count: if enabled { view.listed_count(id) } else { known_tools(state, source, principal).len() },
             prompt_count: count(FeatureKind::Prompt),
             resource_count: count(FeatureKind::Resource),
             resource_template_count: count(FeatureKind::ResourceTemplate),
@@ -264,7 +307,11 @@ impl Sources<'_> {
             failures: status.failures.saturating_add(slot_status.failures),
             failing_since: failing_since(&status, &slot_status),
             breaker: slot_status.breaker,
-            skipped: view.skipped_tools(id).into_iter().chain(skipped_features.cloned()).collect(),
+            skipped: visible_skipped_tools(snapshot, source, principal)
+                .into_iter()
+                .chain(skipped_features.cloned())
+                .collect(),
+            tools: None,
         })
     }
 }
@@ -281,12 +328,28 @@ fn discovery_status(status: &SourceStatus) -> DiscoveryStatus {
     }
 }
 
-/// Returns the number of tools at the last discovery, without those that a rule hides. The catalogue has no entry of a
-/// disabled source, so the inventory is counted.
-fn known_tool_count(state: &SourceState, source: &Source) -> usize {
+/// Returns the names of the tools at the last discovery, without those that a rule keeps from a principal. The catalogue
+/// has no entry of a disabled source, so they are taken from the inventory.
+fn known_tools(state: &SourceState, source: &Source, principal: &Principal) -> Vec<ToolName> {
     let prefix = name_prefix(&source.id, source.kind.name());
-    let is_hidden = |name: &str| source.settings.tools.unlisted_verdict(&prefix, name) == Verdict::Hide;
-    state.tools.iter().filter(|(name, tool)| !tool.deprecated && !is_hidden(name)).count()
+    let tools = state.tools.iter().filter(|(name, tool)| !tool.deprecated && is_visible(source, name, principal));
+    let mut names: Vec<ToolName> = tools.map(|(name, _)| ToolName::from_original(&prefix, name)).collect();
+    names.sort();
+    names
+}
+
+/// Returns the skipped tools of a source, without those that a rule keeps from a principal.
+fn visible_skipped_tools(snapshot: &Snapshot, source: &Source, principal: &Principal) -> Vec<SkippedTool> {
+    let mut skipped = View::full(snapshot.catalog.clone()).skipped_tools(&source.id);
+    skipped.retain(|tool| is_visible(source, &tool.name, principal));
+    skipped
+}
+
+/// Whether a principal may know of a tool that is not in the catalogue.
+fn is_visible(source: &Source, original_name: &str, principal: &Principal) -> bool {
+    let prefix = name_prefix(&source.id, source.kind.name());
+    let strictest = if principal.role() == Role::Admin { Verdict::Deny } else { Verdict::Ask };
+    source.settings.tools.unlisted_verdict(&prefix, original_name) <= strictest
 }
 
 /// Derives the health of a source. An open breaker counts as down, whatever the last discovery said.
@@ -351,5 +414,6 @@ fn invalid_source_view(id: &SourceId, error: &ErrorSummary) -> SourceView {
         failing_since: None,
         breaker: BreakerView { state: BreakerState::Closed, retry_at: None },
         skipped: Vec::new(),
+        tools: None,
     }
 }

@@ -109,7 +109,7 @@ impl Statistics<'_> {
         let mut tools: Vec<ToolStats> = calls.values().map(tool_stats).collect();
         tools.sort_by(|a, b| a.name.cmp(&b.name));
         Stats {
-            tool_count: View::full(snapshot.catalog.clone()).tool_count(),
+            tool_count: View::for_agents(snapshot.catalog.clone()).tool_count(),
             hits,
             misses,
             hit_ratio: (hits + misses > 0).then(|| hits as f64 / (hits + misses) as f64),
@@ -123,10 +123,14 @@ impl Statistics<'_> {
     pub fn metrics(&self) -> MetricsSnapshot {
         self.registry.dispatcher.monitoring.metrics_snapshot()
     }
-    /// Counts the tokens of tools that were not counted yet, so that
-    /// [`View::full_token_count`](toolcrib_catalog::View::full_token_count) only has to add them up. Neither a
-    /// start nor a discovery counts tokens: loading the tokenizer alone would take too long.
+    /// Counts the tokens of tools that were not counted when they were recorded, so that
+    /// [`View::full_token_count`](toolcrib_catalog::View::full_token_count) only has to add them up. Those are the
+    /// built-in tools, because no start waits for the tokenizer, and lists that an older version recorded.
     pub async fn count_tokens(&self) {
-        self.registry.token_counter.count_tokens().await;
+        self.registry.token_counter.count_tokens(|_| true).await;
+    }
+    /// Like [`Statistics::count_tokens`], for built-in tools alone. Lists with `tokens` call it first.
+    pub async fn count_builtin_tokens(&self) {
+        self.registry.token_counter.count_tokens(|source| source.options.builtin).await;
     }
 }

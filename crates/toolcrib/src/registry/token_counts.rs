@@ -1,10 +1,11 @@
-//! Counting the tokens of tool definitions, once per tool: counts are stored with the manifest. Readers that show how
-//! many tokens a list costs ask for it first; everything else never loads the tokenizer.
+//! Counting the tokens of tools that were recorded without counts: by an older version, or at a start, as built-in ones
+//! are. Counts are stored with the manifest. Readers that show how many tokens a list costs ask for it first; nothing
+//! else but recording a list loads the tokenizer.
 
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
-use toolcrib_catalog::Catalog;
+use toolcrib_catalog::{Catalog, CatalogSource};
 use toolcrib_core::manifest::PackedManifest;
 
 use crate::state::State;
@@ -24,17 +25,17 @@ impl TokenCounter {
         TokenCounter { state, tasks, lock: tokio::sync::Mutex::default() }
     }
 
-    /// Counts the tokens of tools that were not counted yet, on blocking threads in parallel. Waits for the counting
-    /// only; the counts are stored in the background, even if the caller stops waiting.
-    pub(super) async fn count_tokens(self: &Arc<Self>) {
+    /// Counts the tokens of tools that were not counted yet, of the sources that `filter` accepts, on blocking threads in
+    /// parallel. Waits for the counting only; the counts are stored in the background, even if the caller stops waiting.
+    pub(super) async fn count_tokens(self: &Arc<Self>, filter: fn(&CatalogSource) -> bool) {
         let catalog = self.state.snapshot().catalog.clone();
-        if catalog.sources().all(|source| source.segment.has_token_counts()) {
+        if catalog.sources().all(|source| source.segment.has_token_counts() || !filter(source)) {
             return;
         }
         let counter = self.clone();
         let (done, counted) = oneshot::channel();
         self.tasks.spawn(async move {
-            let manifests = counter.count_missing(&catalog).await;
+            let manifests = counter.count_missing(&catalog, filter).await;
             // Fails only if the caller stopped waiting.
             let _ = done.send(());
             // Estimates of a build without a tokenizer are not stored: builds with one would take them for counts.
@@ -48,13 +49,15 @@ impl TokenCounter {
 
     /// Counts what is missing; returns the manifests that have new counts. A task that panics leaves its manifest
     /// uncounted; the next reader tries again.
-    async fn count_missing(&self, catalog: &Catalog) -> Vec<PackedManifest> {
+    async fn count_missing(&self, catalog: &Catalog, filter: fn(&CatalogSource) -> bool) -> Vec<PackedManifest> {
         // A caller that waits here finds everything counted afterwards.
         let _guard = self.lock.lock().await;
-        let uncounted =
-            catalog.sources().map(|source| source.segment.clone()).filter(|segment| !segment.has_token_counts());
-        let tasks: Vec<_> =
-            uncounted.map(|segment| tokio::task::spawn_blocking(move || segment.with_token_counts())).collect();
+        let uncounted = catalog.sources().filter(|source| !source.segment.has_token_counts() && filter(source));
+        let count = |source: &Arc<CatalogSource>| {
+            let segment = source.segment.clone();
+            tokio::task::spawn_blocking(move || segment.with_token_counts())
+        };
+        let tasks: Vec<_> = uncounted.map(count).collect();
         let mut manifests = Vec::new();
         for task in tasks {
             manifests.extend(task.await);

@@ -16,6 +16,7 @@ use toolcrib_core::execution::{ExecutionSpec, SecurityRequirement};
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::inventory::ToolState;
 use toolcrib_core::json::RawFields;
+use toolcrib_core::manifest::ToolTraits;
 use toolcrib_core::policy::Verdict;
 use toolcrib_core::source::{OpenApiSource, SourceKind};
 use toolcrib_core::tool::{ToolListing, ToolName};
@@ -44,6 +45,8 @@ pub struct ToolView {
     pub history: ToolState,
     /// The time in the past that is shown; `None` for the present.
     pub at: Option<Timestamp>,
+    /// When its source ceased to offer the tool; `None` for a tool that it offers.
+    pub removed_at: Option<Timestamp>,
     /// `None` in the past, because rules have no history.
     pub policy: Option<Verdict>,
     /// Calls so far; `None` in the past.
@@ -93,6 +96,18 @@ impl ToolView {
         Ok(ToolView { at: Some(at), ..ToolView::copy(segment, entry, kind, history)? })
     }
 
+    /// Copies a removed tool out of the last tool list that had it.
+    pub(super) fn from_removed(
+        segment: &Segment,
+        entry: &SegmentEntry,
+        kind: &str,
+        history: ToolState,
+        declaration: Option<Arc<Source>>,
+    ) -> Result<ToolView> {
+        let copied = ToolView::copy(segment, entry, kind, history)?;
+        Ok(ToolView { removed_at: Some(history.updated_at), declaration, ..copied })
+    }
+
     /// Copies what present and past have in common.
     fn copy(segment: &Segment, entry: &SegmentEntry, kind: &str, history: ToolState) -> Result<ToolView> {
         let tool = segment.tool(entry)?;
@@ -108,6 +123,7 @@ impl ToolView {
             fingerprint: segment.packed_tool(entry).fingerprint,
             history,
             at: None,
+            removed_at: None,
             policy: None,
             usage: None,
             declaration: None,
@@ -157,8 +173,9 @@ impl ToolView {
     /// Returns the tags of the source, then those of the tool, without duplicates.
     pub fn tags(&self) -> Vec<String> {
         let mut tags = self.declaration.as_ref().map(|source| source.settings.tags.clone()).unwrap_or_default();
-        let own = self.execution_spec.iter().flat_map(|spec| &spec.tags);
-        let own: Vec<String> = own.filter(|tag| !tags.contains(tag)).cloned().collect();
+        let has_spec = self.execution_spec.is_some();
+        let own = if has_spec { ToolTraits::from_tool(&self.tool).tags } else { Vec::new() };
+        let own: Vec<String> = own.into_iter().filter(|tag| !tags.contains(tag)).collect();
         tags.extend(own);
         tags
     }
@@ -208,7 +225,6 @@ impl ToolView {
         let mut list_entry = String::new();
         self.tool_ref().iter().for_each(|tool| push_json(tool, &mut list_entry));
         let mut fields: RawFields = serde_json::from_str(&list_entry)?;
-        fields.insert("tags", to_raw_value(&self.tags())?);
         fields.insert("output_schema", to_raw_value(&self.output_schema())?);
         fields.insert("execution", to_raw_value(&self.execution())?);
         fields.insert("notes", to_raw_value(&self.notes())?);
@@ -216,10 +232,7 @@ impl ToolView {
             fields.insert("deprecated", to_raw_value(&true)?);
         }
         if let Some(usage) = &self.usage {
-            fields.insert("calls", to_raw_value(&usage.calls)?);
-            fields.insert("errors", to_raw_value(&usage.errors)?);
-            fields.insert("last_called", to_raw_value(&usage.last_called)?);
-            fields.insert("last_error", to_raw_value(&usage.last_error)?);
+            usage.insert_into(&mut fields)?;
         }
         Ok(fields)
     }
@@ -241,5 +254,16 @@ impl ToolView {
         fields.insert("updated_at", to_raw_value(&self.history.updated_at)?);
         fields.insert("definition", to_raw_value(&self.tool.to_offered_fields())?);
         Ok(fields)
+    }
+}
+
+impl CallCount {
+    /// Adds the counters to the JSON of a tool.
+    pub(super) fn insert_into(&self, fields: &mut RawFields) -> serde_json::Result<()> {
+        fields.insert("calls", to_raw_value(&self.calls)?);
+        fields.insert("errors", to_raw_value(&self.errors)?);
+        fields.insert("last_called", to_raw_value(&self.last_called)?);
+        fields.insert("last_error", to_raw_value(&self.last_error)?);
+        Ok(())
     }
 }

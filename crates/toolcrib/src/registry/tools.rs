@@ -7,33 +7,28 @@
 use std::sync::Arc;
 
 use serde_json::value::RawValue;
+use toolcrib_catalog::filter::ToolFilter;
 use toolcrib_catalog::{CatalogSource, ToolRef};
+use toolcrib_core::access::Role;
+use toolcrib_core::policy::Verdict;
 use toolcrib_core::principal::Principal;
 use toolcrib_core::{Result, SourceId};
 
 use super::{Registry, Sources, ToolView};
-use crate::call::{CallContext, find_tool};
+use crate::call::{CallContext, denied_error, find_tool};
 use crate::connector::Discovered;
 use crate::refresh::{RefreshOutcome, RequiredFreshness};
 use crate::store::{DiscoveryCheck, SourceStatus};
 
-/// Which tools to list; by default all.
-#[derive(Debug, Clone, Default)]
-pub struct ToolFilter {
-    /// Only the tools of this source.
-    pub source: Option<SourceId>,
-}
-
 impl Registry {
     /// Returns the tools that agents may be offered, in name order. Discovers sources that were never discovered first,
-    /// each within its timeout; a failing source does not affect the tools of the others. Denied tools are included,
-    /// since agents may see them; hidden, internal and disabled ones are not.
+    /// each within its timeout; a failing source does not affect the tools of the others. Denied, hidden, internal and
+    /// disabled tools are not among them.
     pub async fn tools(&self, filter: ToolFilter) -> Result<Vec<ToolView>> {
         let among = filter.source.as_ref().map(std::slice::from_ref);
         self.refresher.ensure_freshness(RequiredFreshness::Discovered, among).await;
         let view = self.view(&Principal::local("embedder"));
-        let tools =
-            view.offered_tools().filter(|tool| filter.source.as_ref().is_none_or(|source| source == tool.source()));
+        let tools = view.offered_tools().filter(|tool| filter.accepts(tool));
         tools.map(|tool| self.view_tool(&tool, view.source(tool.source()))).collect()
     }
 
@@ -42,6 +37,19 @@ impl Registry {
     pub fn tool(&self, name: &str) -> Result<ToolView> {
         let snapshot = self.state.snapshot();
         let tool = find_tool(&snapshot, name, self.state.now())?;
+        self.view_tool(&tool, snapshot.catalog.source(tool.source()))
+    }
+
+    /// Like [`Registry::tool`], as a principal may see it.
+    ///
+    /// # Errors
+    /// `FORBIDDEN` for a denied tool, unless the principal is an administrator.
+    pub fn tool_for(&self, principal: &Principal, name: &str) -> Result<ToolView> {
+        let snapshot = self.state.snapshot();
+        let tool = find_tool(&snapshot, name, self.state.now())?;
+        if principal.role() != Role::Admin && tool.verdict() == Verdict::Deny {
+            return Err(denied_error(&tool));
+        }
         self.view_tool(&tool, snapshot.catalog.source(tool.source()))
     }
 

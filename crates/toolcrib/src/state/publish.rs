@@ -318,14 +318,16 @@ impl State {
         Ok(changes)
     }
 
-    /// Replaces the segment of a source by one with the same fingerprint but another body. An older version may have
-    /// stored rendered parts differently; those are not part of the fingerprint, so no event is written. Does nothing
+    /// Replaces the segment of a source by one with the same fingerprint but another body or index. An older version may
+    /// have stored rendered parts differently, or no token counts; those are not part of the fingerprint, so no event is
+    /// written. Does nothing
     /// if another manifest was recorded meanwhile.
     pub(crate) async fn replace_segment(&self, after: &Arc<PackedManifest>) {
         let mut writer = self.writer.lock().await;
         let known = writer.segments.get(&after.source);
         let Some(known) = known.filter(|known| known.fingerprint() == after.fingerprint) else { return };
-        if known.packed().body == after.body {
+        let packed = known.packed();
+        if packed.body == after.body && packed.tools == after.tools && packed.has_traits == after.has_traits {
             return;
         }
         let segment = Segment::with_prefix(after.clone()).replacing(known);

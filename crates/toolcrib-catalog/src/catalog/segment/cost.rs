@@ -1,5 +1,6 @@
-//! Token counts of tools. Counts are stored with the manifest and carried over to the next one, so that each version of
-//! a tool is counted once; neither startup nor discovery waits for the tokenizer.
+//! Token counts of tools. They are counted when a list is recorded, stored with the manifest and carried over to the next
+//! one, so that each version of a tool is counted once. Lists of older versions and built-in tools, which are recorded at
+//! a start, have no stored counts: the first reader that needs them counts. No start waits for the tokenizer.
 //!
 //! A stored count of 0 means "not counted": every rendered tool has at least one token. Counts belong to the rendered
 //! form of `tools/list`, prefix included.
@@ -31,14 +32,33 @@ impl Segment {
         self.token_counts.get().is_some() || self.packed.tools.iter().all(|tool| tool.tokens > 0)
     }
 
-    /// Returns the manifest with the counts of all tools, to be stored.
+    /// Tokens of one tool as lists show them: `None` for a list that an older version recorded. Those of built-in tools
+    /// are known once any reader has counted them; readers of lists count them first.
+    ///
+    /// Counts that this process made for lists of older versions do not show here: the same view must have the same
+    /// content, whatever was read before.
+    pub fn listed_token_count(&self, entry: &SegmentEntry) -> Option<u32> {
+        let is_builtin = self.prefix.is_empty();
+        let counted = || self.token_counts.get().filter(|_| is_builtin)?.get(entry.tool_index).copied();
+        Some(self.packed_tool(entry).tokens).filter(|tokens| *tokens > 0).or_else(counted).filter(|tokens| *tokens > 0)
+    }
+
+    /// Returns the manifest with the counts of all tools, and with the traits that older versions did not store.
     pub fn with_token_counts(&self) -> PackedManifest {
         let counts = self.token_counts.get_or_init(|| self.count_tokens());
         let mut packed = PackedManifest::clone(&self.packed);
-        for (tool, tokens) in packed.tools.iter_mut().zip(counts) {
-            tool.tokens = *tokens;
+        for entry in &self.entries {
+            let tool = &mut packed.tools[entry.tool_index];
+            tool.tokens = counts[entry.tool_index];
+            tool.traits = self.traits(entry).clone();
         }
+        packed.has_traits = true;
         packed
+    }
+
+    /// Whether the manifest has everything that this version stores. An older version recorded less.
+    pub fn is_stored_completely(&self) -> bool {
+        self.packed.has_traits && self.packed.tools.iter().all(|tool| tool.tokens > 0)
     }
 
     /// Copies the counts of unchanged tools to a newer manifest.

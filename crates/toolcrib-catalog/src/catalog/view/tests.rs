@@ -11,7 +11,8 @@ use toolcrib_core::policy::{Rule, Rules};
 use toolcrib_core::time::Timestamp;
 
 use super::*;
-use crate::render::Format;
+use crate::filter::ListOrder;
+use crate::render::{Format, ListPosition};
 use crate::search::Query;
 use crate::summary::SummaryBudget;
 use crate::{Segment, SourceOptions};
@@ -132,7 +133,8 @@ fn read_everything(view: &View) -> Vec<String> {
     for format in [Format::Mcp, Format::AnthropicDeferred, Format::OpenaiStrict] {
         texts.push(view.render(format).unwrap());
     }
-    let mut page = view.render_page(Format::Json, |_| true, Some("a"), 3).unwrap();
+    let after = ListPosition { rank: 0, name: "a".to_owned() };
+    let mut page = view.render_page(Format::Json, |_| true, &ListOrder::Name, Some(&after), 3).unwrap();
     texts.push(format!("{:?} {}", page.last.take(), page.array));
     texts.push(view.summary_text(SummaryBudget::default()));
     texts.push(format!("{:?}", view.configured_essentials().map(|tool| tool.name().to_string()).collect::<Vec<_>>()));

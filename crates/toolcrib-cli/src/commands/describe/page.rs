@@ -9,7 +9,7 @@ use toolcrib::core::Timestamp;
 use toolcrib::core::policy::Verdict;
 use toolcrib::core::text::{sanitize, sanitize_truncated};
 use toolcrib::core::tool::ToolNote;
-use toolcrib::registry::{ExecutionView, ToolView};
+use toolcrib::registry::{ExecutionView, RemovedTool, ToolView};
 
 use super::arguments::{render_arguments, wrap_line};
 use crate::color;
@@ -33,6 +33,9 @@ pub(crate) fn render_tool(view: &ToolView, full: bool) -> String {
         Some(at) => past_rows(view, at),
         None => present_rows(view),
     };
+    if let Some(removed_at) = view.removed_at {
+        text.push_str(&format!("  removed at {removed_at}: `{}` no longer offers it; this is what it was\n", view.source));
+    }
     for (label, value) in rows.iter().filter(|(_, value)| !value.is_empty()) {
         text.push_str(&format!("  {}{value}\n", color::dim(&format!("{label:<10}"))));
     }
@@ -55,6 +58,16 @@ pub(crate) fn render_tool(view: &ToolView, full: bool) -> String {
         text.push_str(&format!("\n  {}\n{}\n", color::bold(title), indent(&raw, "    ")));
     }
     text
+}
+
+/// Renders what is known of a removed tool whose definition is lost.
+pub(super) fn render_lost_tool(tool: &RemovedTool) -> String {
+    format!(
+        "{}\n  removed at {}: `{}` no longer offers it, and its last definition cannot be read\n",
+        color::bold(tool.name.as_str()),
+        tool.removed_at(),
+        tool.source
+    )
 }
 
 /// Remarks on the tool, and on what the page leaves out without `full`.
@@ -142,6 +155,9 @@ fn request_line(execution: &ExecutionView) -> String {
 /// Policy and state; for a disabled tool the command that enables it.
 fn policy_text(view: &ToolView) -> String {
     let policy = view.policy.map_or("", Verdict::as_str);
+    if view.removed_at.is_some() {
+        return format!("{policy}, deprecated");
+    }
     match view.state() {
         ToolStatus::Active => format!("{policy}, {}", view.state().as_str()),
         ToolStatus::Disabled => format!("{policy}, but disabled; `toolcrib enable {}` enables it", view.name),

@@ -8,7 +8,7 @@ use toolcrib::Result;
 use toolcrib::catalog::render::{Format, Loss, ProjectedTool};
 use toolcrib::core::manifest::SkippedTool;
 use toolcrib::core::text::sanitize_truncated;
-use toolcrib::registry::ToolView;
+use toolcrib::registry::FoundTool;
 
 use crate::arguments::CommonArguments;
 use crate::commands::tools::hint_skipped;
@@ -22,13 +22,13 @@ pub(super) type NamedProjection = (String, ProjectedTool);
 pub(super) fn project_tools(
     session: &CliSession,
     format: &str,
-    lookups: &[(&str, Result<ToolView>)],
+    lookups: &[(&str, Result<FoundTool>)],
 ) -> Result<(Format, Vec<NamedProjection>)> {
     let format = Format::parse(format)?;
     let view = session.registry.view(&CliSession::caller());
     let mut tools = Vec::new();
     // Only tools that were found; the caller reports the others.
-    for found in lookups.iter().filter_map(|(_, result)| result.as_ref().ok()) {
+    for found in lookups.iter().filter_map(|(_, result)| result.as_ref().ok()?.definition()) {
         // By the name that the lookup resolved, so that all spellings of a name give the same tool.
         let tool = view.find(found.name.as_str())?;
         tools.push((tool.name().to_string(), view.project(&tool, format)?.into_owned()));

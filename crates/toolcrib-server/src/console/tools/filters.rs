@@ -18,6 +18,8 @@ pub(super) struct ToolFilters {
     pub(super) source: Option<SourceId>,
     /// Kind of source, such as `mcp`.
     kind: String,
+    /// Tag of a tool or its source.
+    tag: String,
     /// `active` or `disabled`; anything else matches no tool.
     state: String,
     /// `read-only` or `destructive`, by the hints of the source.
@@ -80,6 +82,7 @@ impl ToolFilters {
                 "q" => filters.query = value.chars().take(500).collect(),
                 "source" => filters.source = SourceId::from_name(value).ok(),
                 "kind" => filters.kind = value.to_owned(),
+                "tag" => filters.tag = value.chars().take(200).collect(),
                 "state" => filters.state = value.to_owned(),
                 "hint" => filters.hint = value.to_owned(),
                 "used" => {
@@ -110,6 +113,7 @@ impl ToolFilters {
         self.source.as_ref().is_none_or(|source| source == tool.source())
             && (self.kind.is_empty() || self.kind == tool.catalog_source.options.kind)
             && (self.state.is_empty() || self.state == tool.status().as_str())
+            && (self.tag.is_empty() || tool.tags().any(|tag| tag == self.tag))
             && match self.hint.as_str() {
                 "read-only" => tool_hints(tool).read_only,
                 "destructive" => tool_hints(tool).destructive,
@@ -130,14 +134,15 @@ impl ToolFilters {
 
     /// True when there are filters that the search itself does not support, so that they apply to its results.
     pub(super) fn has_post_search_filters(&self) -> bool {
-        self.usage != UsageFilter::Any || [&self.kind, &self.state, &self.hint].iter().any(|text| !text.is_empty())
+        self.usage != UsageFilter::Any
+            || [&self.kind, &self.tag, &self.state, &self.hint].iter().any(|text| !text.is_empty())
     }
 
     /// True when any filter or search text is set.
     pub(super) fn has_filters(&self) -> bool {
         self.source.is_some()
             || self.usage != UsageFilter::Any
-            || [&self.query, &self.kind, &self.state, &self.hint].iter().any(|text| !text.is_empty())
+            || [&self.query, &self.kind, &self.tag, &self.state, &self.hint].iter().any(|text| !text.is_empty())
     }
 
     /// Returns the URL of another page with the same filters. Parameters with their default are left out, so that URLs
@@ -150,6 +155,7 @@ impl ToolFilters {
             ("q", &*self.query),
             ("source", source),
             ("kind", &self.kind),
+            ("tag", &self.tag),
             ("state", &self.state),
             ("hint", &self.hint),
             ("used", self.usage_value()),
@@ -195,6 +201,7 @@ impl ToolFilters {
                     input type="search" name="q" value=(self.query) autocomplete="off" spellcheck="false"
                         placeholder="Purpose or name of a tool";
                 }
+                @if !self.tag.is_empty() { input type="hidden" name="tag" value=(self.tag); }
                 (render_select("source", "Source", &sources, source))
                 (render_select("kind", "Kind", &kinds, &self.kind))
                 (render_select("state", "State", &STATE_OPTIONS, &self.state))

@@ -9,6 +9,7 @@ use toolcrib::core::policy::Verdict;
 use toolcrib::core::text::sanitize_truncated;
 use toolcrib::core::tool::ToolListing;
 use toolcrib::registry::ToolStats;
+use url::form_urlencoded;
 
 use crate::console::activity_list::tool_path;
 use crate::console::history::render_code_spans;
@@ -22,6 +23,7 @@ pub(super) struct ToolRow {
     title: Option<String>,
     summary: String,
     hints: ListedHints,
+    tags: Vec<String>,
     verdict: Verdict,
     state: ToolStatus,
     /// Token count of the definition; `None` until it is counted.
@@ -74,6 +76,7 @@ impl ToolRow {
             // The first sentence has to do; the whole description is on the page of the tool.
             summary: listing.map(|listing| first_sentence(&listing.description)).unwrap_or_default(),
             hints: listing.map(ListedHints::parse).unwrap_or_default(),
+            tags: tool.tags().map(|tag| sanitize_truncated(tag, 40)).collect(),
             verdict: tool.verdict(),
             state: tool.status(),
             tokens,
@@ -95,6 +98,7 @@ impl ToolRow {
                     a.name href=(tool_path(&self.name)) { (self.short_name()) }
                     @if let Some(title) = &self.title { " " span.faint { (title) } }
                     " " (self.hints.render()) (verdict_badge(self.verdict))
+                    @for tag in &self.tags { a.tag href=(tag_url(tag)) { (tag) } }
                     @if self.state == ToolStatus::Disabled { " " (state_badge(Tone::Quiet, "disabled")) }
                     span.under { (render_code_spans(&self.summary)) }
                 }
@@ -110,6 +114,11 @@ impl ToolRow {
             }
         }
     }
+}
+
+/// Returns the URL of the list of tools with a tag.
+fn tag_url(tag: &str) -> String {
+    format!("/tools?{}", form_urlencoded::Serializer::new(String::new()).append_pair("tag", tag).finish())
 }
 
 /// Renders the policy of a tool as a tag, unless it is `allow`.

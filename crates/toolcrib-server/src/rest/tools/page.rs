@@ -1,32 +1,33 @@
 //! Parses the query of `GET /api/tools` and renders the page.
 
-use toolcrib::catalog::render::{Format, RenderedPage};
-use toolcrib::catalog::{ToolRef, View};
-use toolcrib::core::text::sanitize_truncated;
-use toolcrib::{Code, Error, Registry, Result, SourceId};
+use std::collections::HashMap;
 
-use super::removed;
+use toolcrib::catalog::View;
+use toolcrib::catalog::filter::{ListOrder, StateFilter, ToolFilter, ToolOrder};
+use toolcrib::catalog::render::{Format, ListPosition, RenderedPage};
+use toolcrib::registry::RemovedToolsQuery;
+use toolcrib::{Code, Error, Principal, Registry, Result};
+
 use crate::page_cursor::{decode_cursor, encode_cursor};
 use crate::rest::cache::{ContentScope, RenderedBody};
 use crate::rest::query::QueryParams;
+use crate::rest::response::TaggedResponse;
 
 /// Upper bound of `limit`.
 pub(super) const MAX_TOOLS_PER_PAGE: u64 = 1_000;
 /// In a provider's format all tools are the default: the array is meant to be passed on as it is.
 const DEFAULT_TOOLS_PER_PAGE: usize = 100;
-/// Values of the parameter `state`. The catalogue has active and disabled tools only; deprecated ones come from the
-/// inventory. `held`, for approval, is reserved: no tool is in this state yet.
-pub(super) const STATES: [&str; 4] = ["active", "disabled", "deprecated", "held"];
+/// Maximum number of globs in `names`. Each is compared with the names of every tool.
+const MAX_NAME_GLOBS: usize = 100;
 
 /// Parsed query of a tool list.
 #[derive(Debug)]
 pub(super) struct ToolListQuery {
-    source: Option<SourceId>,
+    filter: ToolFilter,
+    order: ToolOrder,
     format: Format,
-    /// One of [`STATES`].
-    state: Option<&'static str>,
-    /// Name of the last tool of the previous page, from the cursor.
-    after_name: Option<String>,
+    /// Position of the last tool of the previous page, from the cursor.
+    after: Option<ListPosition>,
     limit: Option<usize>,
     /// The query without the cursor, for the `Link` to the next page.
     base_query: String,
@@ -38,32 +39,59 @@ impl ToolListQuery {
         params.reject_group()?;
         let text = |name: &str| params.text(name).map(|value| (name.to_owned(), value.to_owned()));
         // In a fixed order, so that the `Link` of equal queries is equal.
-        let pairs = ["source", "format", "state", "limit"].into_iter().filter_map(text);
+        let pairs = ["source", "kind", "tag", "state", "names", "order", "format", "limit"].into_iter();
+        let pairs = pairs.filter_map(text);
         let base_query = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish();
+        let names = params.list("names");
+        if names.len() > MAX_NAME_GLOBS {
+            let message = format!("`names` has {} entries; at most {MAX_NAME_GLOBS} are accepted", names.len());
+            return Err(Error::new(Code::BadRequest, message));
+        }
+        let order = params.text("order").map(ToolOrder::from_name).transpose()?.unwrap_or_default();
         Ok(ToolListQuery {
-            source: params.source(registry)?,
+            filter: ToolFilter {
+                source: params.source(registry)?,
+                kind: params.text("kind").map(ToolFilter::parse_kind).transpose()?,
+                tag: params.text("tag").map(str::to_owned),
+                state: params.text("state").map(StateFilter::from_name).transpose()?,
+                names,
+            },
+            order,
             format: Format::parse(params.text("format").unwrap_or("json"))?,
-            state: params.text("state").map(parse_state).transpose()?,
-            after_name: params.text("cursor").map(parse_cursor).transpose()?,
+            after: params.text("cursor").map(|cursor| parse_cursor(order, cursor)).transpose()?,
             limit: params.number("limit", 1..=MAX_TOOLS_PER_PAGE)?.map(|limit| limit as usize),
             base_query,
         })
     }
 
+    /// True for the list of removed tools. In a provider's format it is empty: they cannot be called.
+    pub(super) fn lists_removed(&self) -> bool {
+        self.filter.state == Some(StateFilter::Deprecated) && self.format == Format::Json
+    }
+
+    /// Returns the calls of tools by name, if the order needs them.
+    pub(super) fn count_calls(&self, registry: &Registry) -> HashMap<String, u64> {
+        if self.order != ToolOrder::Calls {
+            return HashMap::new();
+        }
+        registry.statistics().totals().tools.into_iter().map(|tool| (tool.name, tool.calls)).collect()
+    }
+
     /// Renders the page. Provider formats are a plain array, so their next page is in the `Link` header.
-    pub(super) fn render(&self, registry: &Registry, view: &View) -> Result<RenderedBody> {
-        let limit = self.limit.unwrap_or(if self.format == Format::Json { DEFAULT_TOOLS_PER_PAGE } else { usize::MAX });
-        let mut scope = ContentScope::for_list(view, self.source.as_ref());
-        let page = match (self.state, self.format) {
-            (Some("deprecated"), Format::Json) => {
-                // Removed tools are in the inventory and not in the view.
-                scope = ContentScope::Registry;
-                removed::render_page(registry, self.source.as_ref(), self.after_name.as_deref(), limit)?
-            }
-            // In a provider's format, filtering for deprecated tools gives an empty list: they have no schema to offer.
-            _ => view.render_page(self.format, |tool| self.matches(tool), self.after_name.as_deref(), limit)?,
+    pub(super) fn render(&self, view: &View, calls: &HashMap<String, u64>) -> Result<RenderedBody> {
+        let order = match self.order {
+            ToolOrder::Name => ListOrder::Name,
+            ToolOrder::Tokens => ListOrder::Tokens,
+            ToolOrder::Calls => ListOrder::Calls(calls),
         };
-        let next = page.last.as_ref().map(|last| encode_cursor(last.as_str()));
+        let scope = match self.order {
+            ToolOrder::Name | ToolOrder::Tokens => ContentScope::for_list(view, self.filter.source.as_ref()),
+            // Every call may change the order.
+            ToolOrder::Calls => ContentScope::Registry,
+        };
+        let page =
+            view.render_page(self.format, |tool| self.filter.accepts(tool), &order, self.after.as_ref(), self.limit())?;
+        let next = page.last.as_ref().map(|last| format_cursor(self.order, last));
         if self.format != Format::Json {
             let separator = if self.base_query.is_empty() { "" } else { "&" };
             let link = |next| format!("</api/tools?{}{separator}cursor={next}>; rel=\"next\"", self.base_query);
@@ -73,19 +101,27 @@ impl ToolListQuery {
         Ok(RenderedBody { body, link: None, scope })
     }
 
-    /// True when a tool of the catalogue passes the filters.
-    fn matches(&self, tool: &ToolRef<'_>) -> bool {
-        self.state.is_none_or(|state| state == tool.status().as_str())
-            && self.source.as_ref().is_none_or(|source| source == tool.source())
+    /// Renders a page of removed tools. Tagged by its content.
+    pub(super) async fn render_removed(&self, registry: &Registry, principal: &Principal) -> Result<TaggedResponse> {
+        let query = RemovedToolsQuery {
+            principal,
+            filter: &self.filter,
+            order: self.order,
+            after: self.after.as_ref(),
+            limit: self.limit(),
+        };
+        let removed = registry.history().removed_tools(&query).await?;
+        let entries = removed.tools.iter().map(|tool| Ok(tool.to_list_json()?.get().to_owned()));
+        let entries: Vec<String> = entries.collect::<Result<_>>()?;
+        let next = removed.last.as_ref().map(|last| format_cursor(self.order, last));
+        let page = RenderedPage { array: format!("[{}]", entries.join(",")), last: removed.last };
+        let hash = registry.view(principal).hash().to_string();
+        Ok(TaggedResponse::from_body(render_envelope(&page, &hash, next).into()))
     }
-}
 
-/// Fails for an unknown state, with the known ones in the message.
-fn parse_state(text: &str) -> Result<&'static str> {
-    STATES.into_iter().find(|state| *state == text).ok_or_else(|| {
-        let message = format!("`state` is one of {}, not `{}`", STATES.join(", "), sanitize_truncated(text, 40));
-        Error::new(Code::BadRequest, message)
-    })
+    fn limit(&self) -> usize {
+        self.limit.unwrap_or(if self.format == Format::Json { DEFAULT_TOOLS_PER_PAGE } else { usize::MAX })
+    }
 }
 
 /// Wraps the rendered array of tools. Written by hand to avoid parsing the array; the hash and the cursor need no escaping.
@@ -94,7 +130,26 @@ fn render_envelope(page: &RenderedPage, hash: &str, next: Option<String>) -> Str
     format!("{{\"tools\":{},\"inventory_hash\":\"{hash}\",\"next_cursor\":{next}}}", page.array)
 }
 
-/// Returns the tool name in a cursor.
-fn parse_cursor(cursor: &str) -> Result<String> {
-    decode_cursor(cursor).ok_or_else(|| Error::new(Code::BadRequest, "unknown or expired `cursor`; start without one"))
+/// Returns the cursor of the page behind a position. In other orders than by name it has the order and the rank too:
+/// both are needed to find the position again when counts have changed.
+fn format_cursor(order: ToolOrder, last: &ListPosition) -> String {
+    match order {
+        ToolOrder::Name => encode_cursor(&last.name),
+        ToolOrder::Tokens | ToolOrder::Calls => {
+            encode_cursor(&format!("{} {} {}", order.as_str(), last.rank, last.name))
+        }
+    }
+}
+
+/// Returns the position in a cursor, which must be of a list in the same order.
+fn parse_cursor(order: ToolOrder, cursor: &str) -> Result<ListPosition> {
+    let parse = |text: &str| match (order, &text.split(' ').collect::<Vec<_>>()[..]) {
+        (ToolOrder::Name, [name]) => Some(ListPosition { rank: 0, name: (*name).to_owned() }),
+        (ToolOrder::Tokens | ToolOrder::Calls, [kind, rank, name]) if *kind == order.as_str() => {
+            Some(ListPosition { rank: rank.parse().ok()?, name: (*name).to_owned() })
+        }
+        _ => None,
+    };
+    let unknown = || Error::new(Code::BadRequest, "unknown or expired `cursor`; start without one");
+    decode_cursor(cursor).as_deref().and_then(parse).ok_or_else(unknown)
 }
