@@ -561,3 +561,69 @@ fn every_event_of_a_command_carries_its_trace_id() {
     assert!(trace_ids.iter().all(|trace| *trace == trace_ids[0]), "{stderr}");
     assert!(!stderr.contains("xyzzy"), "no argument is logged\n{stderr}");
 }
+
+#[test]
+fn lists_are_filtered_and_ordered_and_removed_tools_are_described() {
+    let project = TestProject::new(
+        "git: { command: SERVER, args: [--tools-file, git.json], cwd: ., tags: [vcs], tools: { drop: deny, secret: disable } }\n\
+         core: { builtin: [calculate] }",
+    );
+    let app_only = json!({"name": "view", "description": "Shows a view", "_meta": {"ui": {"visibility": ["app"]}}});
+    let long = tool("push", &"Pushes commits. ".repeat(40));
+    let mut tools = vec![tool("pull", "Pulls"), long, tool("drop", "Drops"), tool("secret", "Hidden"), app_only];
+    project.write("git.json", &json!(tools).to_string());
+    let list = project.json(0, &["tools"]);
+    assert_eq!(field_values(&list["tools"], "name"), ["calculate", "git__drop", "git__pull", "git__push", "git__view"]);
+    assert_eq!(list["tools"][1]["policy"], "deny");
+    for tool in list["tools"].as_array().unwrap() {
+        assert!(tool["tokens"].as_u64() > Some(0), "{tool}");
+    }
+    assert_eq!(list["tools"][2]["tags"], json!(["vcs"]));
+    for (arguments, expected) in [
+        (&["--kind", "builtin"][..], &["calculate"][..]),
+        (&["--tag", "vcs", "--only", "pu*"], &["git__pull", "git__push"]),
+        (&["--only", "git__pull", "calc*", "--order", "name"], &["calculate", "git__pull"]),
+        (&["--order", "tokens", "--only", "git__pu*"], &["git__push", "git__pull"]),
+        (&["--state", "held"], &[]),
+        (&["--state", "deprecated"], &[]),
+    ] {
+        let list = project.json(0, &[&["tools"], arguments].concat());
+        assert_eq!(field_values(&list["tools"], "name"), expected, "{arguments:?}");
+    }
+    project.run(&["call", "git__pull"]);
+    let list = project.json(0, &["tools", "--order", "calls", "--source", "git"]);
+    assert_eq!(list["tools"][0]["name"], "git__pull");
+    project.run(&["tools", "--order", "size"]).assert_code(2).assert_stderr("possible values: name, tokens, calls");
+    project.run(&["tools", "--kind", "rest"]).assert_code(2).assert_stderr("builtin, mcp, openapi, workflow");
+    project.run(&["tools"]).assert_code(0).assert_stdout("git__drop  deny");
+    // Neither denied tools nor those for MCP Apps are for models; MCP clients get the latter for their apps.
+    let provider = project.run(&["tools", "--format", "openai"]).stdout;
+    assert!(provider.contains("git__pull") && !provider.contains("git__drop") && !provider.contains("git__view"));
+    let mcp = project.run(&["tools", "--format", "mcp"]).stdout;
+    assert!(mcp.contains("git__view") && !mcp.contains("git__drop"));
+    for query in ["shows a view", "drops"] {
+        let output = project.run(&["search", query]).stdout;
+        assert!(!output.contains("git__view") && !output.contains("git__drop"), "{query} {output}");
+    }
+    let summary = project.run(&["context"]).stdout;
+    assert!(summary.contains("pull") && !summary.contains("drop") && !summary.contains(" view"), "{summary}");
+    let sources = project.json(0, &["sources", "--tools"]);
+    assert_eq!(sources["sources"][1]["tools"], json!(["git__drop", "git__pull", "git__push", "git__view"]));
+    assert_eq!(project.json(0, &["sources"])["sources"][1].get("tools"), None);
+    assert_eq!(project.json(1, &["call", "git__drop"])["error"]["code"], "FORBIDDEN");
+
+    tools.remove(1);
+    project.write("git.json", &json!(tools).to_string());
+    project.run(&["refresh", "git", "--force"]).assert_code(0);
+    let removed = project.json(0, &["tools", "--state", "deprecated"]);
+    assert_eq!(field_values(&removed["tools"], "name"), ["git__push"]);
+    let described = project.json(0, &["describe", "git/push"]);
+    assert_eq!((&described["state"], &described["tokens"]), (&json!("deprecated"), &removed["tools"][0]["tokens"]));
+    let removed_at = described["removed_at"].as_str().unwrap();
+    let page = project.run(&["describe", "git__push"]);
+    page.assert_code(0).assert_stdout(&format!("removed at {removed_at}")).assert_stdout("Pushes commits.");
+    let called = project.json(1, &["call", "git__push"]);
+    assert_eq!(called["error"]["code"], "TOOL_NOT_IMPLEMENTED");
+    assert!(called["error"]["message"].as_str().unwrap().contains(&format!("was removed at {removed_at}")), "{called}");
+    project.run(&["describe", "git__never"]).assert_code(1).assert_stderr("no tool named `git__never`");
+}

@@ -181,6 +181,13 @@ sources:
 }
 
 #[test]
+fn disable_is_another_word_for_hide() {
+    let config = parse_toolcrib("sources: { git: { command: x, tools: { drop: disable } } }").unwrap();
+    let rules = &config.sources[0].source.as_ref().unwrap().settings.tools;
+    assert_eq!(rules.verdict(&["drop"], Verdict::Allow), Verdict::Hide);
+}
+
+#[test]
 fn every_authentication_method_is_parsed() {
     for (auth, expected) in [
         ("{ bearer: 123 }", Auth::Bearer("123".into())),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use toolcrib::SourceId;
+use toolcrib::catalog::filter::ListOrder;
 use toolcrib::catalog::render::Format;
 use toolcrib::catalog::{Catalog, CatalogSource, Segment, SourceOptions, View};
 use toolcrib::core::inventory::{Actor, Event, Inventory, Origin, Record};
@@ -57,6 +58,7 @@ fn render(view: &View, format: Format) -> (String, Vec<SkippedTool>) {
     let skipped = view.render_chunks(
         format,
         |_| true,
+        &ListOrder::Name,
         |chunk| {
             text.push_str(chunk);
             Ok(())

@@ -487,7 +487,8 @@ proptest! {
 
 #[test]
 fn the_last_manifest_of_a_removed_tool_is_known() {
-    let (both, one, other) = (manifest(&["pull", "push"]), manifest(&["pull"]), manifest(&["tag"]));
+    let both = packed_manifest(&[("pull", ""), ("push", "")]);
+    let (one, other) = (packed_manifest(&[("pull", "")]), packed_manifest(&[("tag", "")]));
     let mut events = vec![declared_event(), recorded_event(&both, &["pull", "push"], Vec::new(), &[])];
     let last = |events: &[Event], tool: &str| {
         inventory_after(events).source(&source_id("git")).unwrap().last_manifests.get(tool).copied()

@@ -164,3 +164,29 @@ fn a_tool_with_hidden_characters_in_names_or_values_is_skipped() {
     let manifest = manifest(&[&format!(r#"{{"name":"b","inputSchema":{harmless}}}"#)]);
     assert_eq!(tool_names(&manifest), ["b"], "{:?}", manifest.skipped);
 }
+
+#[test]
+fn the_index_has_tags_and_visibility_and_is_readable_without_them() {
+    let tools = manifest(&[
+        r#"{"name":"a","_meta":{"ui":{"visibility":["app"]}}}"#,
+        r#"{"name":"b","_meta":{"ui":{"visibility":["model","app"]}}}"#,
+        r#"{"name":"c","_meta":{"ui":{"visibility":"app"}}}"#,
+        r#"{"name":"d","x-toolcrib-backing":{"execution":{"mode":"mcp_call"},"tags":["x","x","\u202ey",""]}}"#,
+    ]);
+    let packed = PackedManifest::new(&tools).unwrap();
+    let traits: Vec<(bool, &[String])> =
+        packed.tools.iter().map(|tool| (tool.traits.app_only, &*tool.traits.tags)).collect();
+    let tags = ["x".to_owned(), "y".to_owned()];
+    assert_eq!(traits, [(true, &[][..]), (false, &[]), (false, &[]), (false, &tags)]);
+    let index = packed.index_json().unwrap();
+    let read = PackedManifest::read(packed.fingerprint, &index, (*packed.body).clone()).unwrap();
+    assert_eq!((read.has_traits, &read.tools), (true, &packed.tools));
+    // As an older version wrote it.
+    let mut old: Value = serde_json::from_str(&index).unwrap();
+    old.as_object_mut().unwrap().remove("traits");
+    for tool in old["tools"].as_array_mut().unwrap() {
+        tool.as_object_mut().unwrap().retain(|key, _| !matches!(key.as_str(), "tags" | "app_only"));
+    }
+    let read = PackedManifest::read(packed.fingerprint, &old.to_string(), (*packed.body).clone()).unwrap();
+    assert!(!read.has_traits && read.tools.iter().all(|tool| tool.traits == ToolTraits::default()));
+}

@@ -205,3 +205,141 @@ async fn a_tool_is_found_by_every_name_with_its_counters() {
     assert!(context["text"].as_str().unwrap().contains("shop") && context["tools"] == 1, "{context}");
     assert_eq!(server.get("/api/stats").await.expect_json(200)["calls"], 1);
 }
+
+/// Starts a server with a source of API operations and one of an MCP server, with rules and tags.
+async fn start_with_tags() -> (RestTestServer, std::sync::Arc<ScriptedSource>) {
+    let operation = |name: &str, tags: Value| {
+        let execution = json!({ "mode": "sync_http", "method": "GET", "server": "https://x", "path": "/x" });
+        json!({ "name": name, "inputSchema": { "type": "object" },
+                "x-toolcrib-backing": { "execution": execution, "tags": tags } })
+    };
+    let shop = ScriptedSource::new([operation("list", json!(["orders", "read"])), operation("pay", json!(["orders"]))]);
+    let long = json!({ "name": "long", "description": "many words ".repeat(50), "inputSchema": { "type": "object" } });
+    let mail = ScriptedSource::new([json!("send"), json!("drop"), json!("secret"), long]);
+    let yaml = "sources:\n  shop: { openapi: shop.yaml, tags: [team-a, read] }\n  \
+                mail: { command: x, tags: [team-b], tools: { drop: deny, secret: disable } }";
+    let config = Config::read(yaml, "toolcrib.yaml", Path::new("/")).unwrap();
+    let server = start_with(config, RegistryOptions::default(), &[("shop", &shop), ("mail", &mail)]).await;
+    server.registry.refresh(Refresh::default()).await;
+    (server, mail)
+}
+
+#[tokio::test]
+async fn tools_are_filtered_and_ordered_by_every_parameter() {
+    let (server, _mail) = start_with_tags().await;
+    let list = server.get("/api/tools").await.expect_json(200);
+    let tags: Vec<&Value> = list["tools"].as_array().unwrap().iter().map(|tool| &tool["tags"]).collect();
+    assert_eq!(
+        tags,
+        [&json!(["team-b"]), &json!(["team-b"]), &json!(["team-a", "read", "orders"]), &json!(["team-a", "read", "orders"])]
+    );
+    assert!(list["tools"].as_array().unwrap().iter().all(|tool| tool["tokens"].as_u64() > Some(0)), "{list}");
+    server.post("/api/tools/mail__send/call", &json!({})).await.expect_json(200);
+    for (query, expected) in [
+        ("kind=openapi", &["shop__list", "shop__pay"][..]),
+        ("kind=mcp&tag=team-b", &["mail__long", "mail__send"]),
+        ("tag=orders", &["shop__list", "shop__pay"]),
+        ("tag=order", &[]),
+        ("names=shop__*,send", &["mail__send", "shop__list", "shop__pay"]),
+        ("names=*pay&names=long&order=tokens", &["mail__long", "shop__pay"]),
+        ("order=calls", &["mail__send", "mail__long", "shop__list", "shop__pay"]),
+        ("order=name&state=active&source=mail", &["mail__long", "mail__send"]),
+        ("state=held", &[]),
+    ] {
+        let path = format!("/api/tools?{query}");
+        assert_eq!(tool_names(&server.get(&path).await.expect_json(200)), expected, "{query}");
+    }
+    for order in ["tokens", "calls", "name"] {
+        let whole = tool_names(&server.get(&format!("/api/tools?order={order}")).await.expect_json(200));
+        assert_eq!(list_all_pages(&server, &format!("order={order}&limit=1")).await, whole, "{order}");
+    }
+    let etag = async |path: &str| server.get(path).await.header("etag").unwrap().to_owned();
+    assert_ne!(etag("/api/tools?order=name").await, etag("/api/tools?order=tokens").await);
+    let cursor = server.get("/api/tools?order=tokens&limit=1").await.expect_json(200)["next_cursor"].clone();
+    for (query, message) in [
+        ("sorce=shop", "unknown query parameter `sorce`; did you mean `source`?"),
+        ("kind=rest", "`kind` is one of builtin, mcp, openapi, workflow, not `rest`"),
+        ("state=gone", "`state` is one of active, disabled, deprecated, held, not `gone`"),
+        ("order=token", "`order` is one of name, tokens, calls, not `token`; did you mean `tokens`?"),
+        (&format!("order=calls&cursor={}", cursor.as_str().unwrap()), "unknown or expired `cursor`; start without one"),
+    ] {
+        let response = server.get(&format!("/api/tools?{query}")).await;
+        let error = response.expect_json(400);
+        assert_eq!((&error["error"]["code"], &error["error"]["message"]), (&json!("BAD_REQUEST"), &json!(message)));
+    }
+    for path in ["/api/sources?x=1", "/api/stats?limit=1", "/api/tools/shop__list?format=mcp", "/api/openapi.json?v=3"] {
+        assert_eq!(server.get(path).await.error_code(), "BAD_REQUEST", "{path}");
+    }
+    assert_eq!(server.post("/api/refresh?forced=true", &Value::Null).await.status, 400);
+}
+
+#[tokio::test]
+async fn denied_tools_are_for_administrators_and_disabled_by_rule_ones_for_nobody() {
+    let (server, mail) = start_with_tags().await;
+    let agents = ["mail__long", "mail__send", "shop__list", "shop__pay"];
+    assert_eq!(tool_names(&server.get("/api/tools").await.expect_json(200)), agents);
+    let all = server.send_as_admin("GET", "/api/tools", &Value::Null).await.expect_json(200);
+    assert_eq!(tool_names(&all), ["mail__drop", "mail__long", "mail__send", "shop__list", "shop__pay"]);
+    assert_eq!(all["tools"][0]["policy"], "deny");
+    for format in ["mcp", "anthropic", "openai", "openai-strict", "gemini"] {
+        let path = format!("/api/tools?format={format}");
+        let (agent, admin) = (server.get(&path).await, server.send_as_admin("GET", &path, &Value::Null).await);
+        assert!(!agent.body.contains("drop") && agent.body.contains("send"), "{format}");
+        assert_eq!(agent.body, admin.body, "{format}");
+    }
+    for path in ["/api/search?q=drop", "/api/context", "/api/sources/mail"] {
+        assert!(!server.get(path).await.body.contains("mail__drop"), "{path}");
+    }
+    let source = server.get("/api/sources/mail").await.expect_json(200);
+    assert_eq!((&source["tool_count"], &source["tools"]), (&json!(2), &json!(["mail__long", "mail__send"])));
+    let source = server.send_as_admin("GET", "/api/sources/mail", &Value::Null).await.expect_json(200);
+    assert_eq!(source["tool_count"], 3);
+    let described = server.get("/api/tools/mail__drop").await;
+    assert_eq!((described.status, described.error_code().as_str()), (403, "FORBIDDEN"));
+    let described = server.send_as_admin("GET", "/api/tools/mail__drop", &Value::Null).await.expect_json(200);
+    assert_eq!(described["policy"], "deny");
+    let called = server.send_as_admin("POST", "/api/tools/mail__drop/call", &json!({})).await;
+    assert_eq!(called.error_code(), "FORBIDDEN");
+    for name in ["mail__secret", "mail__dropp"] {
+        let unknown = server.get(&format!("/api/tools/{name}")).await.expect_json(404);
+        assert_eq!(unknown["error"]["code"], "TOOL_NOT_IMPLEMENTED");
+        assert!(!unknown["error"]["details"]["near"].to_string().contains("mail__drop"), "{unknown}");
+    }
+    assert_eq!(server.get("/api/stats").await.expect_json(200)["tool_count"], 4);
+
+    mail.set_tools(["send"]);
+    server.registry.refresh(Refresh { force: true, ..Refresh::default() }).await;
+    let path = "/api/tools?state=deprecated";
+    assert_eq!(tool_names(&server.get(path).await.expect_json(200)), ["mail__long"]);
+    let all = server.send_as_admin("GET", path, &Value::Null).await.expect_json(200);
+    assert_eq!(tool_names(&all), ["mail__drop", "mail__long"]);
+}
+
+#[tokio::test]
+async fn a_removed_tool_keeps_its_last_definition() {
+    let schema = json!({ "type": "object", "properties": { "to": { "type": "string" } } });
+    let push = json!({ "name": "push", "description": "Pushes commits", "inputSchema": schema });
+    let git = ScriptedSource::new([json!("pull"), push]);
+    let server = start_discovered(&[("git", &git)]).await;
+    let before = server.get("/api/tools/git__push").await.expect_json(200);
+    // The list changes twice: the last one with the tool counts.
+    for tools in [&["pull", "tag"][..], &["tag"]] {
+        git.set_tools(tools.iter().copied());
+        server.registry.refresh(Refresh { force: true, ..Refresh::default() }).await;
+    }
+    let after = server.get("/api/tools/git__push").await.expect_json(200);
+    assert_eq!((&after["state"], &after["removed_at"]), (&json!("deprecated"), &after["updated_at"]));
+    for field in ["id", "name", "description", "input_schema", "fingerprint", "tokens", "created_at", "execution"] {
+        assert_eq!(after[field], before[field], "{field}");
+    }
+    let removed = server.get("/api/tools?state=deprecated&order=tokens").await.expect_json(200);
+    assert_eq!(tool_names(&removed), ["git__push", "git__pull"]);
+    assert_eq!(removed["tools"][0]["input_schema"], schema);
+    assert_eq!(list_all_pages(&server, "state=deprecated&order=tokens&limit=1").await, ["git__push", "git__pull"]);
+    assert_eq!(tool_names(&server.get("/api/tools").await.expect_json(200)), ["git__tag"]);
+    let called = server.post("/api/tools/git__push/call", &json!({})).await.expect_json(404);
+    let message = called["error"]["message"].as_str().unwrap();
+    assert_eq!(called["error"]["code"], "TOOL_NOT_IMPLEMENTED");
+    assert!(message.starts_with("`git__push` was removed at ") && message.contains("GET /api/tools/git__push"), "{message}");
+    assert_eq!(server.get("/api/tools/git__never").await.status, 404);
+}
