@@ -92,6 +92,10 @@ pub struct Operation {
     /// Media types of its responses, for the `Accept` header.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub accept: Vec<String>,
+    /// Arguments of the next page, as runtime expressions over a response, where the document links the operation to
+    /// itself.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub next_page: BTreeMap<String, String>,
 }
 
 /// Parameter of an operation.

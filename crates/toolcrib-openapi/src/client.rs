@@ -12,11 +12,13 @@
 
 // From a call to its result.
 mod call;
+mod pagination;
 mod poll;
 mod request_builder;
 mod result;
 
 // Sending.
+mod content_encoding;
 mod error_response;
 mod retry;
 mod send;

@@ -71,6 +71,7 @@ pub(super) fn convert_operation<'a>(
     let (output, accept) = response::convert_response(context, translator, operation_ref);
     let security = context.security.requirements_of(operation_ref.operation.value);
     let id = operation_ref.operation.value.get("operationId").and_then(Value::as_str);
+    let next_page = response::next_page_links(context, operation_ref, &parameters);
     ConvertedOperation {
         input: translator.assemble(&input.into_schema(), Direction::Request),
         output,
@@ -84,6 +85,7 @@ pub(super) fn convert_operation<'a>(
             security: security.alternatives,
             public: security.public,
             accept,
+            next_page,
         },
     }
 }

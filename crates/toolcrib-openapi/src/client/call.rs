@@ -22,6 +22,7 @@ use toolcrib_core::{Code, Error, Result, ResultExt};
 use super::OpenApiConnector;
 use super::credentials::{AuthValue, SelectedAuth, apply_auth, select_auth};
 use super::error_response::response_error;
+use super::pagination::PageArguments;
 use super::poll::Poller;
 use super::request_builder::{self, build_request, operation_label};
 use super::resolved_source::ResolvedSource;
@@ -86,8 +87,9 @@ impl OpenApiConnector {
         match poll {
             // Large bodies take time to convert: keep that off the async workers.
             None => {
+                let pages = client.page_arguments(operation, &request);
                 let label = request.label;
-                run_blocking(move || build_result(&label, &received)).await.map_err(CallFailure::Rejected)
+                run_blocking(move || build_result(&label, &received, &pages)).await.map_err(CallFailure::Rejected)
             }
             // The response only started a job: its result comes from the status URL.
             Some(poll) => {
@@ -187,12 +189,18 @@ impl ApiClient<'_> {
                         OutboundError::Unreachable(_) => retries.after_connect_failure(self.remaining()),
                         OutboundError::Interrupted(_) => retries.after_interrupted_response(self.remaining()),
                     };
-                    wait.ok_or_else(|| to_call_failure(error))
+                    wait.ok_or_else(|| to_call_failure(error.with_repeatable(is_idempotent)))
                 }
             };
             // `wait` is an error if there is no retry; otherwise it ends before the deadline.
             tokio::time::sleep(wait?).await;
         }
+    }
+
+    /// What the next page of the response is requested with.
+    pub(super) fn page_arguments(&self, operation: &Operation, request: &OutboundRequest) -> PageArguments {
+        let redactor = self.connector.references.redactor();
+        PageArguments::new(operation, &request.url, self.call.input_schema, redactor)
     }
 
     /// Time until the deadline.

@@ -12,7 +12,7 @@ use toolcrib_connector::HttpRejection;
 use toolcrib_core::text::{sanitize, sanitize_truncated};
 use toolcrib_core::{Code, Error};
 
-use super::result::{BodyKind, classify_body, decode_body, media_type, reported_headers};
+use super::result::{BodyKind, classify_body, decode_body, json_text, media_type, reported_headers};
 use super::send::ReceivedResponse;
 
 /// Bytes of a response body that the details of an error include; more is cut, and marked with an ellipsis.
@@ -86,7 +86,7 @@ fn parse_body(received: &ReceivedResponse) -> Option<Value> {
         Value::String(sanitize(&decode_body(&received.headers, prefix)))
     };
     match classify_body(&kind, &received.body) {
-        BodyKind::Json => Some(serde_json::from_slice(&received.body).unwrap_or_else(|_| text())),
+        BodyKind::Json => Some(serde_json::from_slice(&json_text(&received.body)).unwrap_or_else(|_| text())),
         BodyKind::Text => Some(text()),
         BodyKind::Image | BodyKind::Audio | BodyKind::Binary => None,
     }

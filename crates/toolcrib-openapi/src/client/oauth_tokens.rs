@@ -24,6 +24,7 @@ use url::{Url, form_urlencoded};
 use super::credentials::{AuthValue, OauthGrant};
 use super::http_clients::OpenApiClients;
 use super::resolved_source::header_value;
+use super::result::json_text;
 use super::send::{OutboundError, OutboundRequest, OutboundSender, ReceivedResponse, display_origin};
 use super::url_policy::UrlPolicy;
 
@@ -223,7 +224,7 @@ fn is_client_rejected(received: &ReceivedResponse) -> bool {
 
 /// Error fields of a response; empty if it has none.
 fn parse_error(received: &ReceivedResponse) -> TokenErrorResponse {
-    serde_json::from_slice(&received.body).unwrap_or_default()
+    serde_json::from_slice(&json_text(&received.body)).unwrap_or_default()
 }
 
 /// Reads the token from a response, or explains why there is none without quoting secrets.
@@ -254,8 +255,8 @@ fn parse_token(grant: &OauthGrant, url: &Url, received: &ReceivedResponse) -> Re
         OutboundError::Rejected(Error::new(Code::ToolUnavailable, message).with_retryable(false))
     };
     // The body may contain a secret, so the error does not quote it.
-    let response: TokenResponse =
-        serde_json::from_slice(&received.body).map_err(|_| unusable_error("the response has no `access_token`"))?;
+    let response: TokenResponse = serde_json::from_slice(&json_text(&received.body))
+        .map_err(|_| unusable_error("the response has no `access_token`"))?;
     if response.token_type.is_some_and(|kind| !kind.eq_ignore_ascii_case("bearer")) {
         return Err(unusable_error("its type is not `Bearer`"));
     }

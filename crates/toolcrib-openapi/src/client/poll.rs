@@ -24,7 +24,7 @@ use url::Url;
 use super::call::ApiClient;
 use super::error_response::{find_reason, truncate_body};
 use super::request_builder::{build_get, check_plain_url, parse_declared_url};
-use super::result::{build_result, build_result_from, header_pairs};
+use super::result::{build_result, build_result_from, header_pairs, json_text};
 use super::retry::retry_after_header;
 use super::send::{OutboundRequest, ReceivedResponse};
 use crate::expression::{self, Scope, evaluate, is_expression};
@@ -82,7 +82,9 @@ impl Poller<'_> {
             // Reading a status is idempotent, whatever started the job.
             last = self.client.send_with_retries(&status_request, true).await?;
             status = match self.parse_state(&last).map_err(CallFailure::Rejected)? {
-                JobState::Done(body) => return self.build_job_result(&body, &last).map_err(CallFailure::Rejected),
+                JobState::Done(body) => {
+                    return self.build_job_result(operation, &body, &last).map_err(CallFailure::Rejected);
+                }
                 JobState::Failed(status, body) => return Err(CallFailure::Rejected(self.failure_error(&status, body))),
                 JobState::Running(status) => status,
             };
@@ -100,7 +102,7 @@ impl Poller<'_> {
         started: &ReceivedResponse,
     ) -> Result<Url> {
         let sent = SentArguments::new(operation, arguments);
-        let body: Option<Value> = serde_json::from_slice(&started.body).ok();
+        let body: Option<Value> = serde_json::from_slice(&json_text(&started.body)).ok();
         let headers = header_pairs(&started.headers);
         // Expressions may refer to the request that started the job and to its response.
         let scope = Scope {
@@ -152,8 +154,8 @@ impl Poller<'_> {
         if received.body.is_empty() {
             return Ok(JobState::Running(None));
         }
-        let body: Value =
-            serde_json::from_slice(&received.body).map_err(|_| self.job_error("returned a status that is not JSON"))?;
+        let body: Value = serde_json::from_slice(&json_text(&received.body))
+            .map_err(|_| self.job_error("returned a status that is not JSON"))?;
         let Some(status) = body.pointer(&self.poll.status).map(value_text) else { return Ok(JobState::Running(None)) };
         let shown_status = sanitize_truncated(&status, 80);
         Ok(if self.poll.done.contains(&status) {
@@ -166,9 +168,11 @@ impl Poller<'_> {
     }
 
     /// Result of a finished job: the whole response, or the part that the configuration points to.
-    fn build_job_result(&self, body: &Value, received: &ReceivedResponse) -> Result<ToolResult> {
+    fn build_job_result(&self, operation: &Operation, body: &Value, received: &ReceivedResponse) -> Result<ToolResult> {
         match self.poll.result.as_deref() {
-            None | Some("") => build_result(&self.request.label, received),
+            None | Some("") => {
+                build_result(&self.request.label, received, &self.client.page_arguments(operation, self.request))
+            }
             Some(pointer) => {
                 let missing =
                     || self.job_error(&format!("finished without a result at `{}`", sanitize_truncated(pointer, 80)));

@@ -1,5 +1,5 @@
 //! Converts an HTTP response to a tool result: JSON becomes structured content, text a text block, images and audio
-//! media blocks; other content is described.
+//! media blocks; other content is described and included as a resource.
 //!
 //! An API's response to `GET /pets/1` becomes:
 //!
@@ -7,6 +7,10 @@
 //! { "content": [{ "type": "text", "text": "{\"id\":1}" }], "structuredContent": { "id": 1 },
 //!   "_meta": { "toolcrib/http": { "status": 200, "headers": { "content-type": "application/json" } } } }
 //! ```
+//!
+//! A further text block says how to get the next page of a list, if there is one (`pagination`).
+
+use std::borrow::Cow;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -20,14 +24,14 @@ use toolcrib_core::execution::OperationResponse;
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::{Code, Error, Result, ResultExt};
 
+use super::content_encoding::ContentEncoding;
+use super::pagination::PageArguments;
 use super::send::{OutboundRequest, ReceivedResponse};
 
 /// Maximum size of a response body; text beyond it is an error, binary content is described.
 pub(super) const MAX_RESPONSE_BYTES: usize = 16 * 1024 * 1024;
-/// Larger images and audio are described instead of included: Base64 makes them a third larger still.
+/// Larger images and audio become resources like other binary content.
 const MAX_MEDIA_BYTES: usize = 8 * 1024 * 1024;
-/// Larger binary content is described without a resource block.
-const MAX_BLOB_BYTES: usize = 64 * 1024;
 
 /// Response headers that are reported in `_meta` and in error details. A list of safe ones: `set-cookie` and the like
 /// may hold credentials.
@@ -60,6 +64,9 @@ const MAX_REPORTED_HEADERS: usize = 32;
 /// Bound on the length of a reported header.
 const MAX_HEADER_CHARS: usize = 1024;
 
+/// Key in `_meta` of the next page's arguments and of the number of all items.
+const PAGINATION_KEY: &str = "toolcrib/pagination";
+
 /// Kind of a response body, by media type and content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BodyKind {
@@ -69,7 +76,7 @@ pub(super) enum BodyKind {
     Text,
     Image,
     Audio,
-    /// Described by status, media type and size; included only if small.
+    /// Described by status, media type and size, and included as a resource.
     Binary,
 }
 
@@ -95,23 +102,28 @@ enum StructuredContent<'a> {
 }
 
 /// Builds the result of a successful response. `label` names the request in messages.
-pub(super) fn build_result(label: &str, received: &ReceivedResponse) -> Result<ToolResult> {
-    // Compressed content cannot be read, whatever its media type says.
+pub(super) fn build_result(label: &str, received: &ReceivedResponse, pages: &PageArguments) -> Result<ToolResult> {
+    // Content in an unknown encoding cannot be read, whatever its media type says.
     let ReceivedResponse { status, headers, body, is_truncated, .. } = received;
     let kind = media_type(headers);
-    let body_kind = if is_compressed(headers) { BodyKind::Binary } else { classify_body(&kind, body) };
-    let (content, structured) = match body_kind {
+    let body_kind = if is_encoded(headers) { BodyKind::Binary } else { classify_body(&kind, body) };
+    let text = json_text(body);
+    let raw = match body_kind {
+        BodyKind::Json if !is_truncated => serde_json::from_slice::<&RawValue>(&text).ok(),
+        _ => None,
+    };
+    let (mut content, structured) = match body_kind {
         // An empty body still has a status worth reporting.
-        _ if body.is_empty() => (vec![text_block(&status.to_string())], None),
+        _ if body.is_empty() && !is_truncated => (vec![text_block(&status.to_string())], None),
         BodyKind::Json | BodyKind::Text if *is_truncated => {
             let message = format!("the response to `{label}` is larger than 16 MiB; request less data");
             return Err(Error::new(Code::ToolExecutionFailed, message));
         }
         // The raw text is the text block, so that large numbers and key order survive.
-        BodyKind::Json => match serde_json::from_slice::<&RawValue>(body) {
-            Ok(raw) => (vec![text_block(raw.get())], Some(structured_content(raw))),
+        BodyKind::Json => match raw {
+            Some(raw) => (vec![text_block(raw.get())], Some(structured_content(raw))),
             // The media type says JSON, the content is not.
-            Err(_) => (vec![text_block(&decode_body(headers, body))], None),
+            None => (vec![text_block(&decode_body(headers, body))], None),
         },
         BodyKind::Text => (vec![text_block(&decode_body(headers, body))], None),
         BodyKind::Image if is_within_limit(received, MAX_MEDIA_BYTES) => {
@@ -122,7 +134,14 @@ pub(super) fn build_result(label: &str, received: &ReceivedResponse) -> Result<T
         }
         BodyKind::Image | BodyKind::Audio | BodyKind::Binary => (describe_binary(received, &kind), None),
     };
-    serialize_result(&CallResult { content, structured, meta: http_meta(*status, headers) })
+    let mut meta = http_meta(*status, headers);
+    // Links may repeat credentials of the request.
+    pages.redactor().redact_value(&mut meta);
+    if let Some(pagination) = pages.find(received, raw) {
+        content.push(text_block(&pagination.to_text()));
+        meta[PAGINATION_KEY] = pagination.to_meta();
+    }
+    serialize_result(&CallResult { content, structured, meta })
 }
 
 /// The response for runtime expressions of a workflow, whatever its status: all headers, and a body that is JSON or
@@ -131,8 +150,8 @@ pub(super) fn to_arazzo_response(request: &OutboundRequest, received: &ReceivedR
     let ReceivedResponse { status, headers, body, is_truncated, .. } = received;
     let text = || Value::String(decode_body(headers, body));
     let value = match classify_body(&media_type(headers), body) {
-        _ if body.is_empty() || *is_truncated || is_compressed(headers) => None,
-        BodyKind::Json => Some(serde_json::from_slice(body).unwrap_or_else(|_| text())),
+        _ if body.is_empty() || *is_truncated || is_encoded(headers) => None,
+        BodyKind::Json => Some(serde_json::from_slice(&json_text(body)).unwrap_or_else(|_| text())),
         BodyKind::Text => Some(text()),
         BodyKind::Image | BodyKind::Audio | BodyKind::Binary => None,
     };
@@ -182,7 +201,7 @@ pub(super) fn classify_body(kind: &str, body: &[u8]) -> BodyKind {
         "audio" => BodyKind::Audio,
         "application" if textual.contains(&sub) || json_lines.contains(&sub) => BodyKind::Text,
         // No media type: look at the content.
-        "" => match std::str::from_utf8(body) {
+        "" => match std::str::from_utf8(&json_text(body)) {
             Ok(text) if serde_json::from_str::<&RawValue>(text).is_ok() => BodyKind::Json,
             Ok(text) if !text.contains('\0') => BodyKind::Text,
             Ok(_) | Err(_) => BodyKind::Binary,
@@ -202,17 +221,32 @@ pub(super) fn decode_body(headers: &HeaderMap, body: &[u8]) -> String {
     let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let kind = kind.to_ascii_lowercase();
     let says_utf8 = kind.contains("charset=utf-8") || kind.contains("charset=\"utf-8");
-    let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
-    match std::str::from_utf8(body) {
+    let body = json_text(body);
+    match std::str::from_utf8(&body) {
         Ok(text) => text.to_owned(),
-        Err(_) if says_utf8 => String::from_utf8_lossy(body).into_owned(),
+        Err(_) if says_utf8 => String::from_utf8_lossy(&body).into_owned(),
         Err(_) => body.iter().map(|byte| char::from(*byte)).collect(),
     }
 }
 
-/// Whether the body has a content encoding. Toolcrib requests none and does not decompress.
-fn is_compressed(headers: &HeaderMap) -> bool {
-    headers.get(CONTENT_ENCODING).is_some_and(|encoding| !encoding.as_bytes().eq_ignore_ascii_case(b"identity"))
+/// Text without its byte order mark, as UTF-8 if the mark says that it is UTF-16. .NET services send both.
+pub(super) fn json_text(body: &[u8]) -> Cow<'_, [u8]> {
+    let from_utf16 = |rest: &[u8], unit: fn([u8; 2]) -> u16| {
+        let units = rest.chunks_exact(2).map(|pair| unit([pair[0], pair[1]]));
+        let text: String = char::decode_utf16(units).map(|unit| unit.unwrap_or(char::REPLACEMENT_CHARACTER)).collect();
+        Cow::Owned(text.into_bytes())
+    };
+    match body {
+        [0xef, 0xbb, 0xbf, rest @ ..] => Cow::Borrowed(rest),
+        [0xff, 0xfe, rest @ ..] => from_utf16(rest, u16::from_le_bytes),
+        [0xfe, 0xff, rest @ ..] => from_utf16(rest, u16::from_be_bytes),
+        _ => Cow::Borrowed(body),
+    }
+}
+
+/// Whether the body still has a content encoding: one that was not requested and cannot be decoded.
+fn is_encoded(headers: &HeaderMap) -> bool {
+    ContentEncoding::from_headers(headers) != ContentEncoding::Identity
 }
 
 /// Whether the body is complete and at most `limit` bytes long.
@@ -228,7 +262,8 @@ fn media_block(block: &str, kind: &str, body: &[u8]) -> Value {
     json!({ "type": block, "data": STANDARD.encode(body), "mimeType": kind })
 }
 
-/// Text that describes binary content, with a resource block if it is small.
+/// Text that describes binary content, with a resource block unless it was cut. Whether a client gets a large one in its
+/// result is decided by the caller.
 fn describe_binary(received: &ReceivedResponse, kind: &str) -> Vec<Value> {
     let kind = if kind.is_empty() { "application/octet-stream" } else { kind };
     let length = received.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok());
@@ -238,8 +273,16 @@ fn describe_binary(received: &ReceivedResponse, kind: &str) -> Vec<Value> {
         (true, Some(length)) => format!("{length} bytes"),
         (true, None) => "more than 16 MiB".to_owned(),
     };
-    let mut content = vec![text_block(&format!("{} with binary content: `{kind}`, {size}", received.status))];
-    if is_within_limit(received, MAX_BLOB_BYTES) {
+    let encodings = received.headers.get_all(CONTENT_ENCODING).iter();
+    let encoding: Vec<_> = encodings.map(|value| String::from_utf8_lossy(value.as_bytes())).collect();
+    let encoded = if is_encoded(&received.headers) {
+        format!(" encoded as `{}`", sanitize_truncated(&encoding.join(", "), 40))
+    } else {
+        String::new()
+    };
+    let text = format!("{} with binary content: `{kind}`{encoded}, {size}", received.status);
+    let mut content = vec![text_block(&text)];
+    if !received.is_truncated {
         let uri = &received.shown_url;
         let blob = STANDARD.encode(&received.body);
         content.push(json!({ "type": "resource", "resource": { "uri": uri, "mimeType": kind, "blob": blob } }));

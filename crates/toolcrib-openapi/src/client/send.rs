@@ -4,17 +4,20 @@
 //! No retries and no credentials here: `call` adds both. Redirects are followed here and not by the HTTP client,
 //! because each target must be checked and loses the headers that are for the first server.
 
+use std::io;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, LOCATION};
+use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, LOCATION};
 use http::{HeaderMap, Method, StatusCode};
 use toolcrib_connector::address_policy::{BlockedAddress, NetworkScope, find_blocked_address};
+use toolcrib_connector::document::run_blocking;
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::time::format_duration;
 use toolcrib_core::{Code, Error};
 use url::Url;
 
+use super::content_encoding::{ACCEPTED_ENCODINGS, Compression, ContentEncoding, DecodedBody, decode};
 use super::http_clients::OpenApiClients;
 use super::url_policy::UrlPolicy;
 
@@ -33,10 +36,11 @@ pub(super) struct OutboundRequest {
     pub(super) body: Option<Bytes>,
 }
 
-/// Response with its body, which may be cut at the limit.
+/// Response with its body, which is decoded and may be cut at the limit.
 #[derive(Debug)]
 pub(super) struct ReceivedResponse {
     pub(super) status: StatusCode,
+    /// Without `Content-Encoding` and `Content-Length` if the body was decoded.
     pub(super) headers: HeaderMap,
     /// URL after redirects, with credentials if they are in the query.
     pub(super) url: Url,
@@ -65,7 +69,7 @@ pub(super) struct OutboundSender<'a> {
     /// Decides about the first URL and about redirects to other servers.
     pub(super) url_policy: &'a UrlPolicy,
     pub(super) connect_timeout: Duration,
-    /// Maximum size of a response body.
+    /// Maximum size of a response body, as sent and after decoding.
     pub(super) max_response_bytes: usize,
 }
 
@@ -110,6 +114,10 @@ impl OutboundSender<'_> {
             Some(_) => builder = builder.header(CONTENT_LENGTH, 0),
             None if has_length => builder = builder.header(CONTENT_LENGTH, 0),
             None => {}
+        }
+        // A source or an argument may ask for another encoding, or for none.
+        if !request.headers.contains_key(ACCEPT_ENCODING) {
+            builder = builder.header(ACCEPT_ENCODING, ACCEPTED_ENCODINGS);
         }
         builder.send().await.map_err(|error| self.classify_error(request, error))
     }
@@ -161,14 +169,14 @@ impl OutboundSender<'_> {
         Ok(next_scope)
     }
 
-    /// Reads the body up to the limit.
+    /// Reads the body up to the limit and decodes it.
     async fn read_response(
         &self,
         request: &OutboundRequest,
         mut response: reqwest::Response,
     ) -> Result<ReceivedResponse, OutboundError> {
         let status = response.status();
-        let headers = response.headers().clone();
+        let mut headers = response.headers().clone();
         let mut body = Vec::new();
         // Stop at the limit without reading the rest: the connection is dropped instead of reused.
         let mut is_truncated = false;
@@ -180,8 +188,47 @@ impl OutboundSender<'_> {
                 break;
             }
         }
+        // Responses to HEAD, and those without content, name an encoding and have no body.
+        if let ContentEncoding::Compressed(compressions) = ContentEncoding::from_headers(&headers)
+            && !body.is_empty()
+        {
+            let decoded = self.decode_body(request, body, compressions, is_truncated).await?;
+            DecodedBody { bytes: body, is_truncated } = decoded;
+            headers.remove(CONTENT_ENCODING);
+            headers.remove(CONTENT_LENGTH);
+        }
         let shown_url = display_url(&request.url);
         Ok(ReceivedResponse { status, headers, url: request.url.clone(), shown_url, body, is_truncated })
+    }
+
+    /// Decodes a body on a blocking thread. Nothing remains of a body that was cut before it was decoded.
+    async fn decode_body(
+        &self,
+        request: &OutboundRequest,
+        body: Vec<u8>,
+        compressions: Vec<Compression>,
+        is_truncated: bool,
+    ) -> Result<DecodedBody, OutboundError> {
+        if is_truncated {
+            return Ok(DecodedBody { bytes: Vec::new(), is_truncated });
+        }
+        let max_bytes = self.max_response_bytes;
+        let decoded = run_blocking(move || Ok(decode(&body, &compressions, max_bytes))).await;
+        let encoding_error = |reason: &str| {
+            let message = format!("the response to `{}` cannot be decoded: {reason}", request.label);
+            Error::new(Code::ToolExecutionFailed, message)
+        };
+        match decoded.map_err(OutboundError::Rejected)? {
+            Ok(decoded) => Ok(decoded),
+            // The only sign of a lost connection when the response has no length.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                Err(OutboundError::Interrupted(encoding_error("its compressed body is incomplete").with_cause(error)))
+            }
+            Err(error) => {
+                let error = encoding_error("its body is not what its `Content-Encoding` says").with_cause(error);
+                Err(OutboundError::Rejected(error))
+            }
+        }
     }
 
     /// Classifies an error of the HTTP client. The URL is removed from it: its query may contain a key.
@@ -214,6 +261,14 @@ impl OutboundSender<'_> {
 }
 
 impl OutboundError {
+    /// Sets whether the caller may repeat a request that was sent without getting a complete response.
+    pub(super) fn with_repeatable(self, is_idempotent: bool) -> OutboundError {
+        match self {
+            OutboundError::Interrupted(error) => OutboundError::Interrupted(error.with_retryable(is_idempotent)),
+            OutboundError::Rejected(_) | OutboundError::Unreachable(_) => self,
+        }
+    }
+
     /// Drops the classification.
     pub(super) fn into_error(self) -> Error {
         match self {

@@ -2,6 +2,7 @@
 
 mod calls;
 mod document_loading;
+mod encodings;
 mod failures;
 mod polling;
 mod redirects;

@@ -1,4 +1,9 @@
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use http::{HeaderName, HeaderValue};
+use toolcrib_connector::redact::Redactor;
+use toolcrib_core::execution::Operation;
 
 use super::*;
 
@@ -15,8 +20,16 @@ fn test_response(status: u16, headers: &[(&'static str, &str)], body: &[u8]) -> 
     }
 }
 
+/// No arguments for pages, and a secret.
+fn pages() -> PageArguments {
+    let sent = "https://api.example.com/files/1".parse().unwrap();
+    let schema = to_raw_value(&json!({})).unwrap();
+    let redactor = Redactor::new(&BTreeSet::from(["s3cret-key".to_owned()]));
+    PageArguments::new(&Operation::default(), &sent, &schema, Arc::new(redactor))
+}
+
 fn result_json(received: &ReceivedResponse) -> Value {
-    serde_json::from_str(build_result("GET /files/{id}", received).unwrap().raw.get()).unwrap()
+    serde_json::from_str(build_result("GET /files/{id}", received, &pages()).unwrap().raw.get()).unwrap()
 }
 
 #[test]
@@ -28,10 +41,23 @@ fn json_becomes_structured_content_and_text_unchanged() {
         ("application/json", "\"x\"", r#"{"result":"x"}"#),
         ("application/json", " null\n", r#"{"result":null}"#),
     ] {
-        let answer = build_result("x", &test_response(200, &[("content-type", kind)], body.as_bytes())).unwrap();
+        let answer =
+            build_result("x", &test_response(200, &[("content-type", kind)], body.as_bytes()), &pages()).unwrap();
         assert!(answer.raw.get().contains(&format!(r#""structuredContent":{structured},"#)), "{}", answer.raw);
         let value: Value = serde_json::from_str(answer.raw.get()).unwrap();
         assert_eq!(value["content"][0]["text"], body.trim());
+    }
+    // A byte order mark is not part of the JSON.
+    let utf16: Vec<u8> = "{\"a\":\"ü\"}".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    for (kind, mark, body) in [
+        ("application/json", b"\xef\xbb\xbf".as_slice(), "{\"a\":\"ü\"}".as_bytes()),
+        ("", b"\xef\xbb\xbf", "{\"a\":\"ü\"}".as_bytes()),
+        ("application/json; charset=utf-16", b"\xff\xfe", &utf16),
+    ] {
+        let marked = test_response(200, &[("content-type", kind)], &[mark, body].concat());
+        let value = result_json(&marked);
+        assert_eq!(value["structuredContent"], json!({"a": "ü"}), "{kind}");
+        assert_eq!(value["content"][0]["text"], "{\"a\":\"ü\"}");
     }
     // The media type says JSON, the content is not.
     let broken = result_json(&test_response(200, &[("content-type", "application/json")], b"{oops"));
@@ -74,13 +100,13 @@ fn images_and_audio_are_included_and_other_binary_content_is_described() {
             }},
         ])
     );
-    let large = result_json(&test_response(200, &[], &vec![0xff; MAX_BLOB_BYTES + 1]));
-    let text = "200 OK with binary content: `application/octet-stream`, 65537 bytes";
-    assert_eq!(large["content"], json!([{"type": "text", "text": text}]));
+    let large = result_json(&test_response(200, &[("content-type", "image/png")], &vec![0xff; MAX_MEDIA_BYTES + 1]));
+    assert_eq!(large["content"][0]["text"], "200 OK with binary content: `image/png`, 8388609 bytes");
+    assert_eq!(large["content"][1]["resource"]["mimeType"], "image/png");
 
-    let packed = [("content-type", "text/plain"), ("content-encoding", "gzip")];
-    let text = "200 OK with binary content: `text/plain`, 2 bytes";
-    assert_eq!(result_json(&test_response(200, &packed, b"\x1f\x8b"))["content"][0]["text"], text);
+    let encoded = [("content-type", "text/plain"), ("content-encoding", "br")];
+    let text = "200 OK with binary content: `text/plain` encoded as `br`, 2 bytes";
+    assert_eq!(result_json(&test_response(200, &encoded, b"\x1f\x8b"))["content"][0]["text"], text);
 
     let mut cut = test_response(200, &[("content-type", "video/mp4"), ("content-length", "99999999")], b"x");
     cut.is_truncated = true;
@@ -102,7 +128,7 @@ fn an_empty_body_is_described_by_its_status() {
 fn text_beyond_the_limit_is_an_error() {
     let mut cut = test_response(200, &[("content-type", "application/json")], b"{");
     cut.is_truncated = true;
-    let error = build_result("GET /files/{id}", &cut).unwrap_err();
+    let error = build_result("GET /files/{id}", &cut, &pages()).unwrap_err();
     assert_eq!(error.message, "the response to `GET /files/{id}` is larger than 16 MiB; request less data");
     assert_eq!(error.code, Code::ToolExecutionFailed);
 }
@@ -112,7 +138,7 @@ fn status_and_reported_headers_are_in_meta() {
     let headers = [
         ("content-type", "text/plain"),
         ("etag", "\"1\""),
-        ("link", "<a>; rel=next"),
+        ("link", "<a?key=s3cret-key>; rel=next"),
         ("x-ratelimit-remaining", "3"),
         ("ratelimit", "limit=10"),
         ("set-cookie", "session=secret"),
@@ -121,7 +147,7 @@ fn status_and_reported_headers_are_in_meta() {
     let expected = json!({"toolcrib/http": {"status": 201, "headers": {
         "content-type": "text/plain",
         "etag": "\"1\"",
-        "link": "<a>; rel=next",
+        "link": "<a?key=***>; rel=next",
         "x-ratelimit-remaining": "3",
         "ratelimit": "limit=10",
     }}});

@@ -177,3 +177,35 @@ async fn credentials_follow_the_security_requirements_of_the_document() {
     assert_eq!(message, format!("`GET /p` answered 401 Unauthorized: who are you?; {missing}"));
     assert_eq!(server.request_lines(), ["GET /p?X-Key=a+b%26c", "GET /p"]);
 }
+
+#[tokio::test]
+async fn the_next_page_of_a_list_is_in_the_result() {
+    let server = LoopbackServer::start(|request| {
+        let page: u32 = request.target.rsplit("page=").next().unwrap().parse().unwrap();
+        let next = match page {
+            3 => String::new(),
+            _ => format!("<http://internal/pets?api_key=s3cret&page={}>; rel=\"next\"", page + 1),
+        };
+        HttpReply::json(200, "[1]").with_header("link", &next).with_header("x-total-count", "3")
+    });
+    let connector = connector(OpenApiSource {
+        auth: Some(Auth::ApiKey { name: "api_key".into(), location: KeyLocation::Header, value: "s3cret".into() }),
+        ..OpenApiSource::default()
+    });
+    let operation =
+        Operation { parameters: vec![parameter("page", In::Query)], ..operation("GET", &server.url, "/pets") };
+    let mut page = Some("1".to_owned());
+    let mut texts = Vec::new();
+    while let Some(argument) = page {
+        let result = call(&connector, &operation, json!({"page": argument})).await.unwrap();
+        assert_eq!(result["structuredContent"], json!({"result": [1]}));
+        texts.push(result["content"][1]["text"].as_str().unwrap().to_owned());
+        let pagination = &result["_meta"]["toolcrib/pagination"];
+        assert_eq!(pagination["total"], 3);
+        page = pagination["next"]["page"].as_str().map(str::to_owned);
+        assert!(!result.to_string().contains("s3cret"), "{result}");
+    }
+    let undeclared = "; the API also uses `api_key`, which is no argument of this tool";
+    let next = |page: u32| format!("next page: page={page} (of 3 items){undeclared}");
+    assert_eq!(texts, [next(2), next(3), "3 items in total".to_owned()]);
+}

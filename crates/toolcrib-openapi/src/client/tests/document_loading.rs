@@ -87,6 +87,27 @@ async fn an_unchanged_document_is_recognised_by_etag_or_hash() {
 }
 
 #[tokio::test]
+async fn a_compressed_document_is_decoded_within_the_limit() {
+    use std::io::Write;
+    let gzip = |body: &[u8]| {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        encoder.write_all(body).unwrap();
+        encoder.finish().unwrap()
+    };
+    let document = gzip(b"\xef\xbb\xbf{\"openapi\": \"3.1.0\"}");
+    let bomb = gzip(&vec![b' '; 65 * 1024 * 1024]);
+    let server = LoopbackServer::start(move |request| {
+        let body = if request.target == "/bomb" { bomb.clone() } else { document.clone() };
+        HttpReply::new(200, "content-encoding: gzip", body)
+    });
+    let loaded = load_documents(source_at(&format!("{}/api.json", server.url)), &[]).await.unwrap();
+    assert_eq!(loaded, [r#"{"openapi": "3.1.0"}"#]);
+    assert_eq!(server.requests()[0].header("accept-encoding"), Some("gzip, deflate"));
+    let error = load_documents(source_at(&format!("{}/bomb", server.url)), &[]).await.unwrap_err();
+    assert!(error.message.contains("is larger than 64 MiB"), "{error}");
+}
+
+#[tokio::test]
 async fn only_the_origin_of_the_document_gets_credentials() {
     let other = LoopbackServer::start(|_| HttpReply::new(200, "", "other"));
     let server = LoopbackServer::start(|_| HttpReply::new(200, "", "main"));
