@@ -6,6 +6,7 @@
 mod support;
 
 mod auth;
+mod binaries;
 mod clients;
 mod console;
 mod context;

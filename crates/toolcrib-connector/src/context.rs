@@ -39,6 +39,9 @@ pub struct CallContext {
     /// The client has no connection that outlives this call: pages of a large result can be read by anyone who knows
     /// the cursor, and no connection to the source is kept for this client alone.
     pub stateless: bool,
+    /// The caller can read resources: large binary content of an API's response is held and linked to, instead of
+    /// included in the result.
+    pub hold_binaries: bool,
     /// Receives the parameters of each progress notification.
     pub on_progress: Option<ProgressListener>,
     /// Receives log messages and other notifications that the source sends during the call.

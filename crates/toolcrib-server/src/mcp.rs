@@ -145,7 +145,7 @@ impl McpService {
     }
 
     /// Describes the service for `initialize` and `server/discover`. In search mode the instructions carry the summary of
-    /// the catalogue, in full mode those of the servers. Prompts and resources are offered in full mode only, and
+    /// the catalogue, in full mode those of the servers. Prompts and lists of resources are offered in full mode only, and
     /// announced where the mode is not decided yet.
     async fn handshake(self, peer: Arc<McpPeer>) -> ServiceDescription {
         self.warm_on_handshake();
@@ -155,6 +155,9 @@ impl McpService {
                 // The sources are not known yet, so that the list may turn out to be a full one.
                 capabilities: if self.effective_mode(&peer) == ExposeMode::Auto && self.is_undiscovered() {
                     full_capabilities()
+                // Without a list of resources, but results of APIs may link to one.
+                } else if self.registry.sources().can_hold_binaries() {
+                    to_raw(&json!({ "tools": { "listChanged": true }, "resources": {}, "logging": {} }))
                 } else {
                     to_raw(&json!({ "tools": { "listChanged": true }, "logging": {} }))
                 },

@@ -33,7 +33,7 @@ use async_trait::async_trait;
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 use toolcrib_catalog::CatalogSource;
-use toolcrib_core::source::{ResultText, SourceSettings};
+use toolcrib_core::source::{ResultText, SourceKind, SourceSettings};
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::time::format_duration;
 use toolcrib_core::tool::{ParsedToolName, parse_tool_name};
@@ -41,6 +41,7 @@ use toolcrib_core::{Code, Error, Result, ResultExt, Source, SourceId};
 
 use crate::connector::{CallFailure, SourceRequest, ToolCall, ToolCaller, ToolResult, run_blocking};
 use crate::connectors::Connectors;
+use crate::held_binaries::BinaryStore;
 use crate::monitoring::Monitoring;
 use crate::options::RegistryOptions;
 use crate::refresh::Refresher;
@@ -54,6 +55,7 @@ use arguments::{ValidatedArguments, ValidationPermits, invalid_arguments_error};
 use policy::{check_enabled, check_policy};
 use recorder::{CallError, CallProgress, CallRecorder};
 
+pub use crate::held_binaries::{HeldBinary, is_held_uri};
 pub use crate::notice::CallFinished;
 pub use crate::result_pages::is_cursor as is_result_cursor;
 pub use builder::Call;
@@ -75,6 +77,8 @@ pub(crate) struct Dispatcher {
     pub(crate) monitoring: Arc<Monitoring>,
     /// Large results that clients read page by page.
     pub(crate) result_pages: PageStore,
+    /// Binary content that results link to.
+    pub(crate) held_binaries: BinaryStore,
     /// Bounds the argument validations that run on blocking threads.
     validation_permits: ValidationPermits,
 }
@@ -86,10 +90,18 @@ impl Registry {
         self.dispatcher.result_pages.read_page(client, cursor)
     }
 
-    /// Releases what belongs to a disconnected client: its own connections to sources and its stored result pages.
+    /// Returns binary content that a result links to (`CallContext::hold_binaries`). The client and the caller are those
+    /// of the context. Fails with `NOT_FOUND` if nothing is held there for them any more.
+    pub fn held_binary(&self, uri: &str, context: &CallContext) -> Result<HeldBinary> {
+        self.dispatcher.held_binaries.read(uri, context)
+    }
+
+    /// Releases what belongs to a disconnected client: its own connections to sources, its stored result pages and
+    /// binaries.
     /// Returns at once; the connections are closed in the background.
     pub fn client_disconnected(&self, client: ClientId) {
         self.dispatcher.result_pages.remove_client(client);
+        self.dispatcher.held_binaries.remove_client(client);
         for connector in self.connectors.connectors() {
             self.tasks.spawn(async move { connector.client_disconnected(client).await });
         }
@@ -105,8 +117,18 @@ impl Dispatcher {
         options: Arc<RegistryOptions>,
     ) -> Dispatcher {
         let result_pages = PageStore::new(state.node.clone());
+        let held_binaries = BinaryStore::new(state.node.clone());
         let validation_permits = ValidationPermits::default();
-        Dispatcher { state, connectors, refresher, options, monitoring, result_pages, validation_permits }
+        Dispatcher {
+            state,
+            connectors,
+            refresher,
+            options,
+            monitoring,
+            result_pages,
+            held_binaries,
+            validation_permits,
+        }
     }
 
     /// Calls a tool. The only path to a tool, for agents as well as for workflow steps.
@@ -207,6 +229,15 @@ impl Dispatcher {
         let result = match note {
             Some(note) => rewrite_result(result, move |result| result.with_note(&note)).await?,
             None => result,
+        };
+        // Only APIs: embedded resources of an MCP server are passed on as it sent them.
+        let is_api = source.is_some_and(|source| matches!(source.kind, SourceKind::OpenApi(_)));
+        let result = if context.hold_binaries && is_api {
+            let dispatcher = self.clone();
+            let context = context.clone();
+            rewrite_result(result, move |result| dispatcher.held_binaries.hold(result, &context)).await?
+        } else {
+            result
         };
         // Workflow steps and the command line take results whole, whatever their size.
         let id = tool.source().clone();

@@ -12,6 +12,7 @@
 // The registry, and what it does: refresh tool lists, call tools, store the journal.
 pub mod call;
 pub mod config_file;
+mod held_binaries;
 mod maintenance;
 mod notice;
 mod options;

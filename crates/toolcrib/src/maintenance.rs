@@ -105,10 +105,11 @@ impl Maintenance {
         }
     }
 
-    /// Removes expired result pages, writes counts, and applies what other processes wrote. Never ends the task: a
+    /// Removes expired result pages and binaries, writes counts, and applies what other processes wrote. Never ends the task: a
     /// failure is logged, reported by readiness checks, and tried again with the next tick.
     async fn run_tick(&self, last_change: &mut Option<u64>) {
         self.dispatcher.result_pages.remove_expired();
+        self.dispatcher.held_binaries.remove_expired();
         let flushed = self.dispatcher.monitoring.usage.flush(&*self.state.store).await;
         let followed =
             if self.dispatcher.options.follow_writes { self.follow_writes(last_change).await } else { Ok(()) };

@@ -9,7 +9,10 @@
 //!
 //! Names, policies and validation are those of the library (`toolcrib::call`), the same as for agents.
 
+mod output_file;
+
 use std::io::Read;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -26,6 +29,7 @@ use crate::discovery_wait::{DiscoveryArguments, parse_wait_duration};
 use crate::exit::CommandOutcome;
 use crate::output;
 use crate::session::CliSession;
+use output_file::{check_directory, write_result};
 
 /// Call a tool and print its result
 #[derive(Debug, Args)]
@@ -33,6 +37,7 @@ use crate::session::CliSession;
   toolcrib call everything__get_sum a=1 b=2
   toolcrib call github/search_issues query='is:open' labels:='[\"bug\"]'
   toolcrib call files__write_file --args @arguments.json --yes
+  toolcrib call shop__download_invoice id=7 --output invoice.pdf
   echo '{\"text\":\"hi\"}' | toolcrib call echo --args -")]
 pub(crate) struct Arguments {
     /// `source__tool`, `source/tool`, `source:tool`, or the tool's own name when it is unique
@@ -49,18 +54,35 @@ pub(crate) struct Arguments {
     /// Consent to the call of a tool whose policy is `ask`
     #[arg(long)]
     yes: bool,
+    /// Write the binary content of the result to a file; of a result without any, its JSON or text
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
     #[command(flatten)]
     discovery: DiscoveryArguments,
 }
 
 /// Calls the tool. A result that the tool marks as an error is printed like any other, with exit code 1.
 pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
+    if let Some(file) = &arguments.output {
+        check_directory(file)?;
+    }
     let session = CliSession::open(common).await?;
     let output = session.run_and_close(async |session| call(session, &arguments).await).await?;
-    if common.json {
+    // The result of a failed call is for reading, not for a file.
+    let file = arguments.output.as_deref().filter(|_| !output.is_error());
+    if let Some(file) = file {
+        let written = write_result(file, &output)?;
+        if common.json {
+            output::print_json(&written.result)?;
+        } else {
+            output::print_line(&written.description)?;
+        }
+    } else if common.json {
         output::print_json(&output)?;
     } else {
         output::print_line(&render_output(&output))?;
+    }
+    if !common.json {
         // Notes go to stderr, so that stdout is the result alone.
         for note in toolcrib_notes(&output) {
             output::print_stderr_line(&format!("note: {}", sanitize(&note)));
@@ -183,7 +205,7 @@ fn render_content_block(block: &Value) -> String {
         "text" => sanitize(field("text")),
         kind @ ("image" | "audio") => {
             format!(
-                "[{kind} {}, {} bytes of base64; `--json` has it]",
+                "[{kind} {}, {} bytes of base64; `--output FILE` writes it]",
                 sanitize(field("mimeType")),
                 field("data").len()
             )
@@ -192,7 +214,10 @@ fn render_content_block(block: &Value) -> String {
             let resource = block.get("resource").cloned().unwrap_or_default();
             match resource.get("text").and_then(Value::as_str) {
                 Some(text) => sanitize(text),
-                None => format!("[resource {}]", sanitize(resource.get("uri").and_then(Value::as_str).unwrap_or("?"))),
+                None => {
+                    let uri = sanitize(resource.get("uri").and_then(Value::as_str).unwrap_or("?"));
+                    format!("[resource {uri}; `--output FILE` writes it]")
+                }
             }
         }
         "resource_link" => format!("[resource {}]", sanitize(field("uri"))),

@@ -4,6 +4,7 @@
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
+use toolcrib_testkit::http_server::{HttpReply, LoopbackServer};
 use toolcrib_testkit::programs::{self, Program};
 
 use crate::support::test_server::{TestWorkspace, program_source, read_or_empty, wait_until};
@@ -72,6 +73,40 @@ fn the_official_clients_read_large_results_with_a_schema() {
         let pages = [std::slice::from_ref(paged), paged["pages"].as_array().unwrap()].concat();
         let read: String = pages.iter().filter_map(|page| page["content"][0]["text"].as_str()).collect();
         assert_eq!(read, large, "{era} {pages:?}");
+    }
+}
+
+/// A link in a result is valid for the client that got it, in each era.
+#[test]
+fn the_official_clients_read_a_held_binary() {
+    let (Some(typescript), Some(python)) = (programs::ts_client(), programs::python_client()) else {
+        return programs::skip("the_official_clients_read_a_held_binary", "an official client was not fetched");
+    };
+    let api = LoopbackServer::start(|_| HttpReply::new(200, "content-type: application/pdf", vec![7; 90_000]));
+    let document = json!({
+        "openapi": "3.1.0",
+        "info": { "title": "Files", "version": "1" },
+        "servers": [{ "url": api.url }],
+        "paths": { "/report.pdf": { "get": { "operationId": "report", "responses": { "200": { "description": "it" } } } } },
+    });
+    for mode in ["full", "search"] {
+        let sources = json!({ "files": { "openapi": "files.json", "allow_private": true } });
+        let workspace = TestWorkspace::new(&sources, &json!({ "mode": mode }));
+        std::fs::write(workspace.path("files.json"), document.to_string()).unwrap();
+        workspace.discover();
+        let server = workspace.serve();
+        let calls = match mode {
+            "full" => json!([{ "name": "files__report", "arguments": {}, "read_links": true }]),
+            _ => json!([{ "name": "call_tool", "arguments": { "name": "files__report" }, "read_links": true }]),
+        };
+        for (client, era) in
+            [(&typescript, "legacy"), (&typescript, "modern"), (&python, "legacy"), (&python, "modern")]
+        {
+            let report = workspace.run_client(client, era, &calls, &[server.mcp_url()]);
+            let resource = &report["results"][0]["resources"][0];
+            assert_eq!(resource["mimeType"], "application/pdf", "{mode} {era} {report}");
+            assert_eq!(resource["blob"].as_str().map(str::len), Some(120_000));
+        }
     }
 }
 

@@ -21,7 +21,7 @@ use toolcrib::core::text::sanitize_truncated;
 use toolcrib::core::tool::ToolName;
 use toolcrib::{CallContext, CallOutput, Code, Error, HandleOrigin, Trace};
 use toolcrib_mcp::server::{ClientHandle, McpRequest};
-use toolcrib_mcp::{Era, RpcError};
+use toolcrib_mcp::{Era, LegacyVersion, RpcError};
 
 use super::McpService;
 use super::client_state::LogFilter;
@@ -186,6 +186,8 @@ impl McpService {
                 state: extras.state,
                 ..relay
             }),
+            // Links in results exist since 2025-06-18. Older clients get the content itself.
+            hold_binaries: request.peer.era >= Era::Legacy(LegacyVersion::V2025_06_18),
             ..client_context(request)
         };
         let paging = if extras.by_name { ResultPaging::DeclaredPages } else { ResultPaging::Pages };

@@ -8,16 +8,17 @@
 //!
 //! The URI of the source is not encoded, so it can be cut out of the public one at the first slash after the id.
 
+use serde_json::json;
 use serde_json::value::RawValue;
-use toolcrib::SourceId;
-use toolcrib::call::McpCapability;
+use toolcrib::call::{HeldBinary, McpCapability, is_held_uri};
 use toolcrib::core::json::RawFields;
+use toolcrib::{Code, SourceId};
 use toolcrib_mcp::server::McpRequest;
 use toolcrib_mcp::{Era, RpcError};
 
 use super::prompts::parse_fields;
-use super::response::{McpResult, invalid_params, to_raw};
-use super::upstream_lists::{RESOURCE_LIST, UpstreamLists, set_text_field, text_field};
+use super::response::{McpResult, invalid_params, to_raw, to_rpc_error};
+use super::upstream_lists::{RESOURCE_LIST, UpstreamLists, client_context, set_text_field, text_field};
 
 /// Scheme of public URIs.
 const URI_SCHEME: &str = "toolcrib://";
@@ -27,12 +28,33 @@ const RESOURCE_NOT_FOUND: i64 = -32002;
 impl UpstreamLists {
     /// Handles `resources/read`.
     pub(super) async fn resources_read(&self, request: McpRequest) -> McpResult {
+        if let Some(result) = self.read_held_binary(&request) {
+            return result;
+        }
         let (source, _, params) = self.route_resource(&request)?;
         let result =
             self.forward(&source, params, &request).await.map_err(|error| translate_not_found(error, &request))?;
         // The client asked with the public URI and compares it with the one in the result.
         let result = self.rewrite_content_uris(&source, &result).unwrap_or(result);
         Ok(with_cache_hints(&result, &request).unwrap_or(result))
+    }
+
+    /// Reads binary content that the result of an API tool links to; `None` for any other URI.
+    fn read_held_binary(&self, request: &McpRequest) -> Option<McpResult> {
+        let params = request.params.as_deref().and_then(RawFields::parse)?;
+        let uri = text_field(&params, "uri").filter(|uri| is_held_uri(uri))?;
+        let binary = self.registry.held_binary(&uri, &client_context(request));
+        Some(match binary {
+            Ok(HeldBinary { uri, media_type, base64, .. }) => {
+                let result = to_raw(&json!({ "contents": [{ "uri": uri, "mimeType": media_type, "blob": &*base64 }] }));
+                Ok(with_cache_hints(&result, request).unwrap_or(result))
+            }
+            Err(error) if error.code == Code::NotFound => {
+                let not_found = RpcError { message: error.message, ..resource_not_found(&uri) };
+                Err(translate_not_found(not_found, request))
+            }
+            Err(error) => Err(to_rpc_error(&error)),
+        })
     }
 
     /// Handles `resources/subscribe`.
@@ -129,6 +151,6 @@ fn translate_not_found(error: RpcError, request: &McpRequest) -> RpcError {
 /// Error for a URI that no source has, with the code of legacy versions; `translate_not_found` adapts it.
 fn resource_not_found(uri: &str) -> RpcError {
     let uri = toolcrib::core::text::sanitize_truncated(uri, 200);
-    let data = Some(to_raw(&serde_json::json!({ "uri": uri })));
+    let data = Some(to_raw(&json!({ "uri": uri })));
     RpcError { code: RESOURCE_NOT_FOUND, message: format!("no resource at `{uri}`"), data }
 }

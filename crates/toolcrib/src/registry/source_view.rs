@@ -242,6 +242,16 @@ impl Sources<'_> {
         };
         trusted.filter(has_capability).cloned().collect()
     }
+
+    /// Whether an enabled source is an API, whose results may link to held binaries.
+    pub fn can_hold_binaries(&self) -> bool {
+        let snapshot = self.registry.state.snapshot();
+        snapshot.enabled_sources().any(|(id, _)| {
+            let source = snapshot.effective_sources.get(id);
+            source.is_some_and(|source| matches!(source.kind, SourceKind::OpenApi(_)))
+        })
+    }
+
     /// Builds the view of a declared source, with the tools that a view of the catalogue shows of it.
     fn build_source_view(
         &self,

@@ -1,0 +1,104 @@
+//! `toolcrib call --output FILE`: writes the content of a result to a file.
+//!
+//! Written is the first binary block: an image, audio, or an embedded resource. A result without one is written as the
+//! JSON that it consists of, or else as its text.
+
+use std::path::Path;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use toolcrib::core::ResultExt;
+use toolcrib::core::text::sanitize;
+use toolcrib::{CallOutput, Code, Error, Result};
+
+/// What was written, and the rest of the result.
+pub(super) struct WrittenResult {
+    /// Line for a terminal.
+    pub(super) description: String,
+    /// The result with a link to the file in the place of the written block, for `--json`.
+    pub(super) result: Value,
+}
+
+/// Checks before the call that the directory of the file exists: a call may not be repeatable.
+pub(super) fn check_directory(file: &Path) -> Result<()> {
+    let directory = file.parent().filter(|directory| !directory.as_os_str().is_empty());
+    match directory {
+        Some(directory) if !directory.is_dir() => {
+            let message = format!("cannot write `{}`: `{}` is not a directory", file.display(), directory.display());
+            Err(Error::new(Code::BadRequest, message))
+        }
+        Some(_) | None if file.is_dir() => {
+            Err(Error::new(Code::BadRequest, format!("cannot write `{}`: it is a directory", file.display())))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// Writes the content of a result. An existing file is replaced.
+pub(super) fn write_result(file: &Path, output: &CallOutput) -> Result<WrittenResult> {
+    let mut result = serde_json::to_value(output).context(Code::Internal, "cannot read the result")?;
+    let blocks = result["content"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let binaries: Vec<usize> = (0..blocks.len()).filter(|index| binary_block(&blocks[*index]).is_some()).collect();
+    let Some(&first) = binaries.first() else {
+        let text = result_text(output, blocks);
+        write_file(file, text.as_bytes())?;
+        let description = format!("wrote {} bytes to `{}`", text.len(), sanitize(&file.display().to_string()));
+        return Ok(WrittenResult { description, result });
+    };
+    let BinaryBlock { base64, media_type } = binary_block(&blocks[first]).unwrap_or_default();
+    let bytes = STANDARD.decode(base64).context(Code::ToolExecutionFailed, "the result has invalid base64")?;
+    write_file(file, &bytes)?;
+    let shown_file = sanitize(&file.display().to_string());
+    let mut description = format!("wrote {} bytes ({}) to `{shown_file}`", bytes.len(), sanitize(media_type));
+    if binaries.len() > 1 {
+        description.push_str(&format!("; {} more are in the result, see `--json`", binaries.len() - 1));
+    }
+    let path = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+    let link = json!({
+        "type": "resource_link",
+        "uri": url::Url::from_file_path(&path).map_or_else(|()| path.display().to_string(), String::from),
+        "name": path.file_name().map(|name| name.to_string_lossy()),
+        "mimeType": media_type,
+        "size": bytes.len(),
+    });
+    result["content"][first] = link;
+    Ok(WrittenResult { description, result })
+}
+
+/// Content of a binary block.
+#[derive(Default)]
+struct BinaryBlock<'a> {
+    base64: &'a str,
+    media_type: &'a str,
+}
+
+/// Returns `None` for a block that is not binary.
+fn binary_block(block: &Value) -> Option<BinaryBlock<'_>> {
+    let (content, key) = match block["type"].as_str()? {
+        "image" | "audio" => (block, "data"),
+        "resource" => (&block["resource"], "blob"),
+        _ => return None,
+    };
+    let media_type = content["mimeType"].as_str().unwrap_or("application/octet-stream");
+    Some(BinaryBlock { base64: content[key].as_str()?, media_type })
+}
+
+/// JSON as the tool sent it, if the result is JSON, else the text blocks.
+fn result_text(output: &CallOutput, blocks: &[Value]) -> String {
+    let first_text = blocks.first().and_then(|block| block["text"].as_str());
+    match output.structured() {
+        // The first text block repeats the structured content, and may be an array, which that cannot be.
+        Some(structured) => {
+            let is_json = |text: &&str| serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok();
+            first_text.filter(is_json).unwrap_or(structured).to_owned()
+        }
+        None => output.text(),
+    }
+}
+
+fn write_file(file: &Path, bytes: &[u8]) -> Result<()> {
+    std::fs::write(file, bytes).map_err(|error| {
+        Error::new(Code::ToolExecutionFailed, format!("cannot write `{}`: {error}", file.display())).with_cause(error)
+    })
+}
