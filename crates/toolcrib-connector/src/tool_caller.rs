@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 use toolcrib_catalog::CatalogSource;
 use toolcrib_core::execution::OperationResponse;
 use toolcrib_core::{Result, Source, SourceId};
@@ -63,12 +63,24 @@ pub enum ResultPaging {
     Whole,
 }
 
-/// Shared slot for the last relevant response of a call. Retried responses are not recorded.
+/// What a workflow step asks of its call, and a shared slot for the last relevant response. Retried responses are not
+/// recorded.
 #[derive(Clone)]
 pub struct ResponseRecorder {
     last_response: Arc<Mutex<Option<OperationResponse>>>,
     /// Handling of redirect responses.
     pub redirects: RedirectMode,
+    /// Sent in addition to the arguments of the tool.
+    pub undeclared: UndeclaredParameters,
+}
+
+/// Values that a workflow step sends although its operation declares no parameters for them, by name.
+#[derive(Clone, Default)]
+pub struct UndeclaredParameters {
+    /// Parts of the query.
+    pub query: Map<String, Value>,
+    /// Headers, `Authorization` included. For the server of the API alone.
+    pub headers: Map<String, Value>,
 }
 
 /// Handling of a redirect response by a call.
@@ -80,10 +92,26 @@ pub enum RedirectMode {
     Return,
 }
 
+impl UndeclaredParameters {
+    /// Whether there is nothing to send.
+    pub fn is_empty(&self) -> bool {
+        self.query.is_empty() && self.headers.is_empty()
+    }
+}
+
+/// Omits the values, which may be credentials.
+impl fmt::Debug for UndeclaredParameters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = |values: &Map<String, Value>| values.keys().cloned().collect::<Vec<_>>();
+        let mut debug = f.debug_struct("UndeclaredParameters");
+        debug.field("query", &names(&self.query)).field("headers", &names(&self.headers)).finish()
+    }
+}
+
 impl ResponseRecorder {
     /// Creates an empty recorder.
-    pub fn new(redirects: RedirectMode) -> ResponseRecorder {
-        ResponseRecorder { last_response: Arc::default(), redirects }
+    pub fn new(redirects: RedirectMode, undeclared: UndeclaredParameters) -> ResponseRecorder {
+        ResponseRecorder { last_response: Arc::default(), redirects, undeclared }
     }
 
     /// Replaces the recorded response.

@@ -16,6 +16,7 @@ mod pagination;
 mod poll;
 mod request_builder;
 mod result;
+mod undeclared;
 
 // Sending.
 mod content_encoding;

@@ -5,6 +5,7 @@
 //!
 //! ```text
 //! parse.rs     JSON value        -> ArazzoDocument (workflows that can run, the rest in `skipped`)
+//! linked.rs    ArazzoDocument    -> LinkedDocuments, with the documents whose workflows it runs
 //! tool.rs      Workflow          -> tool with input schema, listed like any other
 //! run.rs       Workflow + inputs -> WorkflowExecution, a state machine that asks for one call at a time
 //! criterion.rs, condition.rs, jsonpath.rs, lexer.rs   conditions of steps and actions, under one budget
@@ -20,6 +21,7 @@ mod criterion;
 mod inputs;
 mod jsonpath;
 mod lexer;
+mod linked;
 mod parse;
 mod payload;
 mod run;
@@ -35,9 +37,10 @@ use toolcrib_core::manifest::SkippedTool;
 
 pub use budget::ConditionBudget;
 pub use criterion::Criterion;
+pub use linked::{LinkedDocument, LinkedDocuments};
 pub use payload::RequestBodyTemplate;
 pub use run::{MAX_STEPS_PER_RUN, NextAction, OperationArguments, OperationBody, OperationCall, WorkflowExecution};
-pub use runner::WorkflowConnector;
+pub use runner::{WorkflowConnector, read_described_apis};
 pub use tool::build_workflow_tool;
 
 /// A parsed document: the workflows that can be executed, and why others cannot.
@@ -69,7 +72,7 @@ pub struct SourceDescription {
     pub kind: SourceDescriptionKind,
 }
 
-/// Type of a source description. Steps can only call operations of OpenAPI documents.
+/// Type of a source description: steps call operations of OpenAPI documents and workflows of Arazzo documents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SourceDescriptionKind {
     OpenApi,
@@ -89,8 +92,8 @@ pub struct Workflow {
     pub steps: Vec<WorkflowStep>,
     /// Names and templates with runtime expressions.
     pub outputs: Vec<(String, Value)>,
-    /// Ids of workflows that are executed first, with the same inputs.
-    pub depends_on: Vec<String>,
+    /// Workflows that are executed first, with the same inputs.
+    pub depends_on: Vec<WorkflowReference>,
 }
 
 /// One step. Parameters and actions that its workflow defines for all steps are merged in.
@@ -119,8 +122,16 @@ pub enum StepTarget {
         source: Option<String>,
         operation: OperationReference,
     },
-    /// Another workflow of the same document.
-    Workflow { id: String },
+    /// Another workflow.
+    Workflow(WorkflowReference),
+}
+
+/// Reference to a workflow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkflowReference {
+    /// Name of the source description of its document; `None` for the same document.
+    pub source: Option<String>,
+    pub id: String,
 }
 
 /// Reference to an operation in an OpenAPI document.
@@ -128,8 +139,8 @@ pub enum StepTarget {
 pub enum OperationReference {
     /// `operationId`
     Id(String),
-    /// Method in upper case, and path template.
-    Path { method: String, path: String },
+    /// Method in upper case, and path template. Without a method, the path must have a single operation.
+    Path { method: Option<String>, path: String },
 }
 
 /// Parameter of a step.
@@ -172,7 +183,7 @@ pub enum ActionKind {
 pub enum JumpTarget {
     /// Position in the workflow's steps.
     Step(usize),
-    Workflow(String),
+    Workflow(WorkflowReference),
 }
 
 impl ArazzoDocument {

@@ -20,7 +20,8 @@ use toolcrib_openapi::expression::approximate_size;
 use toolcrib_schema::array_at;
 
 use super::{
-    ActionKind, ArazzoDocument, JumpTarget, SourceDescription, SourceDescriptionKind, StepTarget, Workflow, inputs,
+    ActionKind, ArazzoDocument, JumpTarget, SourceDescription, SourceDescriptionKind, StepTarget, Workflow,
+    WorkflowReference, inputs,
 };
 
 impl ArazzoDocument {
@@ -212,14 +213,25 @@ impl<'a> ArazzoParser<'a> {
         })
     }
 
-    /// Checks the id of a workflow of this document. Whether it exists is checked later.
-    fn parse_workflow_id(&self, id: Option<&str>, node: &ArazzoNode<'_>) -> ArazzoParseResult<String> {
-        match id {
-            None | Some("") => Err(node.error("the id of the workflow is missing")),
-            Some(id) if id.trim_start_matches('{').starts_with("$sourceDescriptions.") => {
-                Err(node.error("workflows of other Arazzo documents are not supported"))
+    /// Parses the id of a workflow: of this document, or of another one as `$sourceDescriptions.name.id`. Whether it exists
+    /// is checked later.
+    fn parse_workflow_id(&self, id: Option<&str>, node: &ArazzoNode<'_>) -> ArazzoParseResult<WorkflowReference> {
+        let Some(id) = id.filter(|id| !id.is_empty()) else {
+            return Err(node.error("the id of the workflow is missing"));
+        };
+        let expression = id.trim().trim_start_matches('{').trim_end_matches('}');
+        let Some(rest) = expression.strip_prefix("$sourceDescriptions.") else {
+            return Ok(WorkflowReference { source: None, id: id.to_owned() });
+        };
+        let (name, id) = rest.split_once('.').unwrap_or((rest, ""));
+        let shown_name = sanitize_truncated(name, 60);
+        match self.sources.iter().find(|source| source.name == name) {
+            _ if id.is_empty() => Err(node.error("it names no workflow after the source description")),
+            Some(source) if source.kind == SourceDescriptionKind::Arazzo => {
+                Ok(WorkflowReference { source: Some(source.name.clone()), id: id.to_owned() })
             }
-            Some(id) => Ok(id.to_owned()),
+            Some(_) => Err(node.error(format!("the source description `{shown_name}` is not of type `arazzo`"))),
+            None => Err(node.error(format!("there is no source description `{shown_name}`"))),
         }
     }
 }
@@ -238,7 +250,9 @@ fn remove_dangling_workflows(workflows: &mut Vec<(usize, Workflow)>, skipped: &m
     let mut needed_by: HashMap<&str, Vec<usize>> = HashMap::new();
     let mut missing: VecDeque<&str> = VecDeque::new();
     for (position, (_, workflow)) in workflows.iter().enumerate() {
-        for id in referenced_workflows(workflow) {
+        // Those of other documents are checked when these are known.
+        let references = referenced_workflows(workflow).into_iter().filter(|reference| reference.source.is_none());
+        for id in references.map(|reference| reference.id.as_str()) {
             // The first reference to an unknown id queues it; later ones only add their position.
             let positions = needed_by.entry(id).or_default();
             if positions.is_empty() && !known_ids.contains(id) {
@@ -270,23 +284,25 @@ fn remove_dangling_workflows(workflows: &mut Vec<(usize, Workflow)>, skipped: &m
     });
 }
 
-/// Ids of all workflows that a workflow refers to. As dependencies, as targets of steps, and as targets of actions; an
-/// id may occur several times.
-fn referenced_workflows(workflow: &Workflow) -> Vec<&str> {
-    let mut ids: Vec<&str> = workflow.depends_on.iter().map(String::as_str).collect();
+/// All workflows that a workflow refers to. As dependencies, as targets of steps, and as targets of actions; a reference
+/// may occur several times.
+pub(super) fn referenced_workflows(workflow: &Workflow) -> Vec<&WorkflowReference> {
+    let mut references: Vec<&WorkflowReference> = workflow.depends_on.iter().collect();
     for step in &workflow.steps {
-        if let StepTarget::Workflow { id } = &step.target {
-            ids.push(id);
+        if let StepTarget::Workflow(reference) = &step.target {
+            references.push(reference);
         }
         for action in step.on_success.iter().chain(&step.on_failure) {
             match &action.kind {
-                ActionKind::Goto(JumpTarget::Workflow(id))
-                | ActionKind::Retry { run_before: Some(JumpTarget::Workflow(id)), .. } => ids.push(id),
+                ActionKind::Goto(JumpTarget::Workflow(reference))
+                | ActionKind::Retry { run_before: Some(JumpTarget::Workflow(reference)), .. } => {
+                    references.push(reference);
+                }
                 ActionKind::End | ActionKind::Goto(JumpTarget::Step(_)) | ActionKind::Retry { .. } => {}
             }
         }
     }
-    ids
+    references
 }
 
 /// Sanitises ids to tool names. Ids with equal results get a hash, so that names do not depend on the order.

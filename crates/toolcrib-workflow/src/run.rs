@@ -29,8 +29,8 @@ use toolcrib_openapi::expression::{FillBudget, Scope, approximate_size, fill_val
 
 use super::payload::is_absent_input;
 use super::{
-    ActionKind, ArazzoDocument, ConditionBudget, JumpTarget, SourceDescriptionKind, StepParameter, StepTarget,
-    WorkflowStep,
+    ActionKind, ArazzoDocument, ConditionBudget, JumpTarget, LinkedDocuments, SourceDescriptionKind, StepParameter,
+    StepTarget, WorkflowReference, WorkflowStep,
 };
 
 use frame::{WorkflowFrame, WorkflowPurpose};
@@ -49,22 +49,29 @@ const MAX_RETAINED_BYTES: usize = 64 * 1024 * 1024;
 /// Execution of one workflow with the workflows that it calls.
 #[derive(Debug)]
 pub struct WorkflowExecution<'a> {
-    document: &'a ArazzoDocument,
+    documents: &'a LinkedDocuments,
     /// Call stack, innermost workflow last. Not empty until the execution is finished.
     frames: Vec<WorkflowFrame<'a>>,
     state: ExecutionState<'a>,
-    /// `$sourceDescriptions`
-    sources: Value,
-    /// `$workflows`
-    workflows: Value,
-    /// Ids of workflows that ended successfully; as dependencies they are not executed again.
-    finished_workflows: BTreeSet<&'a str>,
+    /// `$sourceDescriptions` and `$workflows` of each document.
+    document_scopes: Vec<DocumentScope>,
+    /// Document and id of workflows that ended successfully; as dependencies they are not executed again.
+    finished_workflows: BTreeSet<(usize, &'a str)>,
     /// Compared with [`MAX_STEPS_PER_RUN`].
     steps_taken: usize,
     /// Compared with [`MAX_RETAINED_BYTES`]. Only grows; data of finished frames is not subtracted.
     retained_bytes: usize,
     /// Shared by all conditions.
     budget: ConditionBudget,
+}
+
+/// Values that all workflows of a document share.
+#[derive(Debug)]
+struct DocumentScope {
+    /// `$sourceDescriptions`
+    sources: Value,
+    /// `$workflows`
+    workflows: Value,
 }
 
 /// State of an execution between two calls of `next_action`.
@@ -91,35 +98,28 @@ struct StepFailure {
 }
 
 impl<'a> WorkflowExecution<'a> {
-    /// Starts a workflow.
+    /// Starts a workflow of the main document.
     ///
     /// # Errors
     /// `TOOL_NOT_IMPLEMENTED` if the document has no such workflow.
-    pub fn new(document: &'a ArazzoDocument, workflow: &str, inputs: Value) -> Result<WorkflowExecution<'a>> {
+    pub fn new(documents: &'a LinkedDocuments, workflow: &str, inputs: Value) -> Result<WorkflowExecution<'a>> {
+        let document = documents.main();
         let Some(workflow) = document.workflow(workflow) else {
             let suggestion = did_you_mean(workflow, document.workflows.iter().map(|workflow| workflow.id.as_str()));
             let message = format!("no workflow named `{}`{suggestion}", sanitize_truncated(workflow, 80));
             return Err(Error::new(Code::ToolNotImplemented, message));
         };
-        let descriptions = document.source_descriptions.iter().map(|source| {
-            let kind = match source.kind {
-                SourceDescriptionKind::OpenApi => "openapi",
-                SourceDescriptionKind::Arazzo => "arazzo",
-            };
-            (source.name.clone(), json!({"name": source.name, "url": source.url, "type": kind}))
-        });
         let mut execution = WorkflowExecution {
-            document,
+            documents,
             frames: Vec::new(),
             state: ExecutionState::Ready,
-            sources: Value::Object(descriptions.collect()),
-            workflows: json!({}),
+            document_scopes: documents.documents().iter().map(|linked| DocumentScope::new(&linked.document)).collect(),
             finished_workflows: BTreeSet::new(),
             steps_taken: 0,
             retained_bytes: 0,
             budget: ConditionBudget::default(),
         };
-        execution.enter_workflow(&workflow.id, inputs, WorkflowPurpose::Tool);
+        execution.push_frame(WorkflowFrame::new(0, workflow, inputs, WorkflowPurpose::Tool));
         Ok(execution)
     }
 
@@ -176,12 +176,16 @@ impl<'a> WorkflowExecution<'a> {
         };
         // Dependencies are executed before the first step and at most once in an execution.
         if let Some(dependency) = frame.dependencies.pop() {
-            if !self.finished_workflows.contains(dependency) {
-                let inputs = frame.inputs.clone();
-                self.enter_workflow(dependency, inputs, WorkflowPurpose::Dependency);
+            let document = frame.document;
+            let inputs = frame.inputs.clone();
+            let found = self.documents.resolve(document, dependency).ok();
+            if !found.is_some_and(|(document, found)| self.finished_workflows.contains(&(document, found.id.as_str())))
+            {
+                self.enter_workflow(document, dependency, inputs, WorkflowPurpose::Dependency);
             }
             return;
         }
+        let document = frame.document;
         let Some(step) = frame.workflow.steps.get(frame.current_step) else { return self.leave_workflow(None) };
         self.steps_taken += 1;
         if self.steps_taken > MAX_STEPS_PER_RUN {
@@ -192,15 +196,17 @@ impl<'a> WorkflowExecution<'a> {
                 // An unresolvable expression fails the step like a failed request, so that `onFailure` applies.
                 Err(error) => self.finish_step(StepResult::unsent(error.message)),
                 Ok(arguments) => {
-                    let source = source.as_deref().and_then(|name| self.document.source_description(name));
+                    let linked = self.documents.documents().get(document);
+                    let source = source.as_deref().and_then(|name| linked?.document.source_description(name));
                     let workflow = self.frames.last().map(|frame| frame.workflow.id.as_str()).unwrap_or_default();
-                    let call = OperationCall { workflow, step, number: self.steps_taken, source, operation, arguments };
+                    let number = self.steps_taken;
+                    let call = OperationCall { document, workflow, step, number, source, operation, arguments };
                     self.state = ExecutionState::AwaitingResponse(Box::new(call));
                 }
             },
-            StepTarget::Workflow { id } => match self.build_nested_inputs(step) {
+            StepTarget::Workflow(reference) => match self.build_nested_inputs(step) {
                 Err(error) => self.finish_step(StepResult::unsent(error.message)),
-                Ok(inputs) => self.enter_workflow(id, inputs, WorkflowPurpose::Step),
+                Ok(inputs) => self.enter_workflow(document, reference, inputs, WorkflowPurpose::Step),
             },
         }
     }
@@ -251,15 +257,17 @@ impl<'a> WorkflowExecution<'a> {
 
     /// Scope of expressions in a frame, with the result of the current step if there is one.
     fn scope<'s>(&'s self, frame: &'s WorkflowFrame<'a>, result: Option<&'s StepResult<'a>>) -> Scope<'s> {
+        let document_scope = self.document_scopes.get(frame.document);
+        let linked = self.documents.documents().get(frame.document);
         Scope {
             request: result.and_then(StepResult::request_scope),
             response: result.and_then(StepResult::response_scope),
             outputs: result.and_then(|result| result.nested_outputs.as_ref()),
             inputs: Some(&frame.inputs),
             steps: Some(&frame.steps),
-            workflows: Some(&self.workflows),
-            source_descriptions: Some(&self.sources),
-            components: Some(&self.document.components),
+            workflows: document_scope.map(|scope| &scope.workflows),
+            source_descriptions: document_scope.map(|scope| &scope.sources),
+            components: linked.map(|linked| &linked.document.components),
         }
     }
 
@@ -310,7 +318,7 @@ impl<'a> WorkflowExecution<'a> {
                 self.leave_workflow(Some(StepFailure { step: step.id.clone(), reason }))
             }
             (Some(ActionKind::Goto(JumpTarget::Step(position))), _) => frame.go_to(*position),
-            (Some(ActionKind::Goto(JumpTarget::Workflow(id))), _) => self.transfer_to_workflow(id),
+            (Some(ActionKind::Goto(JumpTarget::Workflow(reference))), _) => self.transfer_to_workflow(reference),
             (Some(ActionKind::Retry { after, run_before, .. }), _) => {
                 if let Some(action) = action {
                     frame.count_retry(action);
@@ -326,9 +334,10 @@ impl<'a> WorkflowExecution<'a> {
         match run_before {
             None => {}
             Some(JumpTarget::Step(position)) => frame.detour_to(*position),
-            Some(JumpTarget::Workflow(id)) => {
+            Some(JumpTarget::Workflow(reference)) => {
+                let document = frame.document;
                 let inputs = frame.inputs.clone();
-                self.enter_workflow(id, inputs, WorkflowPurpose::BeforeRetry);
+                self.enter_workflow(document, reference, inputs, WorkflowPurpose::BeforeRetry);
             }
         }
         // The pause comes before what is executed next, also before the detour. An aborted execution does not wait.
@@ -338,18 +347,40 @@ impl<'a> WorkflowExecution<'a> {
     }
 
     /// Replaces the current workflow by another one (`goto`); the caller of the current one gets the other's outputs.
-    fn transfer_to_workflow(&mut self, id: &'a str) {
+    fn transfer_to_workflow(&mut self, reference: &'a WorkflowReference) {
         let Some(frame) = self.frames.pop() else { return };
-        self.enter_workflow(id, frame.inputs, frame.purpose);
+        self.enter_workflow(frame.document, reference, frame.inputs, frame.purpose);
     }
 
-    /// Pushes a frame for a workflow.
-    fn enter_workflow(&mut self, id: &'a str, inputs: Value, purpose: WorkflowPurpose) {
-        // The parser removed workflows with unknown targets, so this is not expected.
-        let Some(workflow) = self.document.workflow(id) else {
-            return self.abort("", format!("no workflow named `{}`", sanitize_truncated(id, 80)));
+    /// Enters a workflow that the document at a position refers to.
+    fn enter_workflow(
+        &mut self,
+        document: usize,
+        reference: &'a WorkflowReference,
+        inputs: Value,
+        purpose: WorkflowPurpose,
+    ) {
+        let step = self.frames.last().map(WorkflowFrame::current_step_id).unwrap_or_default();
+        // Workflows with unknown targets were skipped, so a failure is not expected.
+        let (target, workflow) = match self.documents.resolve(document, reference) {
+            Ok(found) => found,
+            Err(reason) => return self.abort(&step, reason),
         };
-        let frame = WorkflowFrame::new(workflow, inputs, purpose);
+        // Within a document a workflow may call itself until a condition ends it. Across documents that is a mistake,
+        // which their authors do not see.
+        let is_active = |frame: &WorkflowFrame<'_>| frame.document == target && frame.workflow.id == workflow.id;
+        if target != document && self.frames.iter().any(is_active) {
+            let ids = self.frames.iter().skip_while(|frame| !is_active(frame)).map(|frame| frame.workflow.id.as_str());
+            let cycle: Vec<String> =
+                ids.chain([workflow.id.as_str()]).map(|id| format!("`{}`", sanitize_truncated(id, 60))).collect();
+            let reason = format!("workflows of several documents call each other in a cycle: {}", cycle.join(" → "));
+            return self.abort(&step, reason);
+        }
+        self.push_frame(WorkflowFrame::new(target, workflow, inputs, purpose));
+    }
+
+    /// Pushes the frame of a workflow, unless a limit is exceeded.
+    fn push_frame(&mut self, frame: WorkflowFrame<'a>) {
         self.retained_bytes += approximate_size(&frame.inputs);
         if self.frames.len() >= MAX_WORKFLOW_NESTING {
             return self.abort(
@@ -361,7 +392,9 @@ impl<'a> WorkflowExecution<'a> {
             return self.abort(&frame.first_step_id(), TOO_MUCH_RETAINED.into());
         }
         // Expressions of later steps can refer to the inputs as `$workflows.id.inputs`.
-        self.workflows[id] = json!({"inputs": frame.inputs});
+        if let Some(scope) = self.document_scopes.get_mut(frame.document) {
+            scope.workflows[&frame.workflow.id] = json!({"inputs": frame.inputs});
+        }
         self.frames.push(frame);
     }
 
@@ -373,9 +406,11 @@ impl<'a> WorkflowExecution<'a> {
         let Ok(outputs) = outputs else { return self.abort(&frame.first_step_id(), TOO_MUCH_RETAINED.into()) };
         self.retained_bytes += approximate_size(&outputs);
         let id = frame.workflow.id.as_str();
-        self.workflows[id]["outputs"] = outputs.clone();
+        if let Some(scope) = self.document_scopes.get_mut(frame.document) {
+            scope.workflows[id]["outputs"] = outputs.clone();
+        }
         if failure.is_none() {
-            self.finished_workflows.insert(id);
+            self.finished_workflows.insert((frame.document, id));
         }
         // A failure of a nested workflow is reported at the step that called it.
         let describe_failure = |failure: &StepFailure| {
@@ -418,6 +453,19 @@ impl<'a> WorkflowExecution<'a> {
             }
         }
         Ok(Value::Object(outputs))
+    }
+}
+
+impl DocumentScope {
+    fn new(document: &ArazzoDocument) -> DocumentScope {
+        let descriptions = document.source_descriptions.iter().map(|source| {
+            let kind = match source.kind {
+                SourceDescriptionKind::OpenApi => "openapi",
+                SourceDescriptionKind::Arazzo => "arazzo",
+            };
+            (source.name.clone(), json!({"name": source.name, "url": source.url, "type": kind}))
+        });
+        DocumentScope { sources: Value::Object(descriptions.collect()), workflows: json!({}) }
     }
 }
 

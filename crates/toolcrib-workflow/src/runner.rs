@@ -19,18 +19,19 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use serde_json::value::to_raw_value;
-use toolcrib_connector::document::{DocumentVersions, discover_in_time, run_blocking};
+use toolcrib_connector::document::{discover_in_time, run_blocking};
 use toolcrib_connector::secret::SourceReferences;
 use toolcrib_connector::{CallFailure, Connector, Discovered, Discovery, ToolCall, ToolResult};
 use toolcrib_core::{Code, Result, ResultExt, Source};
 
 use crate::build_workflow_tool;
-use document::LoadedDocument;
+pub use document::read_described_apis;
+use document::{LoadedDocument, is_current, load};
 use operations::OperationLookup;
 
 /// Version of the conversion from documents to tools. Raise the last number whenever the same document gives other
 /// tools.
-const READER_VERSION: &str = concat!("workflow ", env!("CARGO_PKG_VERSION"), "/2");
+const READER_VERSION: &str = concat!("workflow ", env!("CARGO_PKG_VERSION"), "/3");
 
 /// Connector of one workflow source.
 #[derive(Debug)]
@@ -38,7 +39,7 @@ pub struct WorkflowConnector {
     /// As declared, with references unresolved.
     source: Source,
     references: Arc<SourceReferences>,
-    /// Last parsed document, reused while the file is unchanged.
+    /// Last parsed documents, reused while their files are unchanged.
     loaded: Mutex<Option<Arc<LoadedDocument>>>,
     /// Finds the tools that steps refer to.
     operations: OperationLookup,
@@ -49,30 +50,34 @@ impl WorkflowConnector {
         WorkflowConnector { source, references, loaded: Mutex::default(), operations: OperationLookup::default() }
     }
 
-    /// Reads the file and lists its workflows as tools, unless it is unchanged since the last discovery.
+    /// Reads the documents and lists the workflows of the first as tools, unless all are unchanged since the last
+    /// discovery.
     async fn discover_tools(&self, discovery: &Discovery) -> Result<Discovered> {
-        let file = self.read_workflow_file(&discovery.references).await?;
-        let documents = [(file.url.to_string(), file.version.clone())].into();
-        // The only document is the file itself; the APIs it refers to are sources of their own.
-        let versions = Some(DocumentVersions { reader: READER_VERSION.to_owned(), documents });
-        if discovery.known_versions == versions {
-            return Ok(Discovered { unchanged: true, versions, ..Discovered::default() });
-        }
-        let loaded = self.parse_file(file).await?;
-        let parsed = loaded.clone();
-        let tools = run_blocking(move || {
-            let tools = parsed.document.workflows.iter().map(|workflow| to_raw_value(&build_workflow_tool(workflow)));
-            tools.collect::<Result<_, _>>().context(Code::Internal, "cannot serialize a tool")
+        // The documents are files; the APIs that they refer to are sources of their own.
+        let path = self.document_path(&discovery.references)?;
+        let known = discovery.known_versions.clone();
+        let discovered = run_blocking(move || {
+            if let Some(known) = known.filter(|known| is_current(&path, known)) {
+                return Ok((None, Discovered { unchanged: true, versions: Some(known), ..Discovered::default() }));
+            }
+            let loaded = load(&path)?;
+            let main = loaded.documents.main();
+            let tools = main.workflows.iter().map(|workflow| to_raw_value(&build_workflow_tool(workflow)));
+            let discovered = Discovered {
+                tools: tools.collect::<Result<_, _>>().context(Code::Internal, "cannot serialize a tool")?,
+                skipped: main.skipped.clone(),
+                about: loaded.about.clone(),
+                servers: loaded.described_apis(),
+                versions: Some(loaded.versions.clone()),
+                ..Discovered::default()
+            };
+            Ok((Some(loaded), discovered))
         });
-        let tools = tools.await?;
-        Ok(Discovered {
-            tools,
-            skipped: loaded.document.skipped.clone(),
-            about: loaded.about.clone(),
-            servers: loaded.document.described_apis(),
-            versions,
-            ..Discovered::default()
-        })
+        let (loaded, discovered) = discovered.await?;
+        if let Some(loaded) = loaded {
+            *self.loaded.lock() = Some(Arc::new(loaded));
+        }
+        Ok(discovered)
     }
 }
 

@@ -29,6 +29,7 @@ use super::resolved_source::ResolvedSource;
 use super::result::{MAX_RESPONSE_BYTES, build_result, to_arazzo_response};
 use super::retry::{RetryState, retry_after_header};
 use super::send::{OutboundError, OutboundRequest, OutboundSender, ReceivedResponse};
+use super::undeclared::add_undeclared;
 use crate::request::prepare;
 
 #[async_trait]
@@ -67,6 +68,14 @@ impl OpenApiConnector {
     ) -> Result<ToolResult, CallFailure> {
         // Collect everything the request needs. None of these steps contacts the API.
         let arguments = parse_arguments(call, operation).map_err(CallFailure::Inconclusive)?;
+        // A workflow step may send more than the operation declares.
+        let undeclared = call.response_recorder.map(|recorder| &recorder.undeclared);
+        let has_undeclared = undeclared.is_some_and(|undeclared| !undeclared.is_empty());
+        let (operation, arguments) = match undeclared.filter(|_| has_undeclared) {
+            Some(undeclared) => add_undeclared(undeclared, operation, arguments, &self.references),
+            None => (Cow::Borrowed(operation), arguments),
+        };
+        let operation = operation.as_ref();
         let references = self.references.read().await;
         let resolved = ResolvedSource::resolve(&self.source, &references).map_err(CallFailure::Inconclusive)?;
         let base_url = request_builder::base_url(&resolved, operation).map_err(CallFailure::Inconclusive)?;
@@ -76,8 +85,8 @@ impl OpenApiConnector {
             prepare(operation, base_url.as_str(), &arguments, &boundary).map_err(CallFailure::Inconclusive)?;
         let request = build_request(prepared, operation, &resolved, &base_url).map_err(CallFailure::Inconclusive)?;
         let auth = select_auth(operation, &resolved.credentials).map_err(CallFailure::Inconclusive)?;
-        // Headers may carry credentials too.
-        if !auth.values.is_empty() || !resolved.headers.is_empty() {
+        // Headers and undeclared values may carry credentials too.
+        if !auth.values.is_empty() || !resolved.headers.is_empty() || has_undeclared {
             resolved.check_credentials_allowed(&base_url).map_err(CallFailure::Inconclusive)?;
         }
 

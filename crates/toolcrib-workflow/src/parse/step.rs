@@ -65,7 +65,7 @@ impl<'a> ArazzoParser<'a> {
         defaults: &WorkflowDefaults<'a, '_>,
     ) -> ArazzoParseResult<WorkflowStep> {
         let target = self.parse_target(step)?;
-        let calls_workflow = matches!(target, StepTarget::Workflow { .. });
+        let calls_workflow = matches!(target, StepTarget::Workflow(_));
         // Own parameters first, then those of the workflow that the step does not override: those with another name or
         // destination.
         let mut merged = self.parse_parameters(step, calls_workflow)?;
@@ -112,7 +112,7 @@ impl<'a> ArazzoParser<'a> {
             (Some(id), None, None) => self.parse_operation_id(id, &step.child("operationId")),
             (None, Some(path), None) => self.parse_operation_path(path, &step.child("operationPath")),
             (None, None, Some(id)) => {
-                Ok(StepTarget::Workflow { id: self.parse_workflow_id(Some(id), &step.child("workflowId"))? })
+                Ok(StepTarget::Workflow(self.parse_workflow_id(Some(id), &step.child("workflowId"))?))
             }
             (None, None, None) => {
                 Err(step.error("the step has neither `operationId` nor `operationPath` nor `workflowId`"))
@@ -146,7 +146,7 @@ impl<'a> ArazzoParser<'a> {
     }
 
     /// Parses `{$sourceDescriptions.shop.url}#/paths/~1pets~1{id}/get`; the part before the `#` may be the URL itself
-    /// too.
+    /// too, and the method may be missing.
     fn parse_operation_path(&self, text: &str, node: &ArazzoNode<'a>) -> ArazzoParseResult<StepTarget> {
         let malformed = || node.error("it must be of the form `{$sourceDescriptions.name.url}#/paths/~1pets/get`");
         // Before the `#`: an expression or a URL. After it: a JSON pointer into the OpenAPI document.
@@ -162,13 +162,19 @@ impl<'a> ArazzoParser<'a> {
         let source = self.find_openapi_source(name, node)?;
         // The path template is one segment of the pointer, with `/` escaped as `~1`; some documents percent-encode it.
         let parts: Vec<String> = pointer.split('/').map(|part| unescape_pointer_token(&decode_or_keep(part))).collect();
-        match parts.as_slice() {
-            [root, paths, path, method] if root.is_empty() && paths == "paths" && path.starts_with('/') => {
-                let operation = OperationReference::Path { method: method.to_ascii_uppercase(), path: path.clone() };
-                Ok(StepTarget::Operation { source: Some(source), operation })
+        let (path, method) = match parts.as_slice() {
+            [root, paths, path, method @ ..] if root.is_empty() && paths == "paths" && path.starts_with('/') => {
+                (path, method)
             }
-            _ => Err(malformed()),
-        }
+            _ => return Err(malformed()),
+        };
+        let method = match method {
+            [] => None,
+            [method] if !method.is_empty() => Some(method.to_ascii_uppercase()),
+            _ => return Err(malformed()),
+        };
+        let operation = OperationReference::Path { method, path: path.clone() };
+        Ok(StepTarget::Operation { source: Some(source), operation })
     }
 
     /// Checks that a source description exists and is an OpenAPI document.

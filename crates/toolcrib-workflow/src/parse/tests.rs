@@ -50,8 +50,14 @@ fn other_documents_are_rejected() {
 fn operations_are_referenced_by_id_path_or_url() {
     let operation =
         |source: Option<&str>, operation| StepTarget::Operation { source: source.map(str::to_owned), operation };
+    let workflow = |source: Option<&str>, id: &str| {
+        StepTarget::Workflow(WorkflowReference { source: source.map(str::to_owned), id: id.to_owned() })
+    };
     let by_id = |id: &str| OperationReference::Id(id.to_owned());
-    let by_path = |method: &str, path: &str| OperationReference::Path { method: method.into(), path: path.into() };
+    let by_path = |method: &str, path: &str| OperationReference::Path {
+        method: Some(method).filter(|method| !method.is_empty()).map(str::to_owned),
+        path: path.into(),
+    };
     for (step, expected) in [
         (json!({"operationId": "buy"}), operation(None, by_id("buy"))),
         (json!({"operationId": "$sourceDescriptions.shop.pets.buy"}), operation(Some("shop"), by_id("pets.buy"))),
@@ -64,7 +70,9 @@ fn operations_are_referenced_by_id_path_or_url() {
             operation(Some("bank"), by_path("GET", "/")),
         ),
         (json!({"operationPath": "shop.json#/paths/~1a/get"}), operation(Some("shop"), by_path("GET", "/a"))),
-        (json!({"workflowId": "w"}), StepTarget::Workflow { id: "w".into() }),
+        (json!({"operationPath": "shop.json#/paths/~1a"}), operation(Some("shop"), by_path("", "/a"))),
+        (json!({"workflowId": "w"}), workflow(None, "w")),
+        (json!({"workflowId": "{$sourceDescriptions.flows.pay.now}"}), workflow(Some("flows"), "pay.now")),
     ] {
         let mut with_id = step.clone();
         with_id["stepId"] = json!("s");
@@ -109,8 +117,8 @@ fn an_invalid_workflow_is_skipped_with_pointer_and_reason() {
             "broken: it must be of the form `{$sourceDescriptions.name.url}#/paths/~1pets/get` (at `/workflows/0/steps/0/operationPath`)",
         ),
         (
-            step(json!({"operationId": null, "workflowId": "$sourceDescriptions.flows.w"})),
-            "broken: workflows of other Arazzo documents are not supported (at `/workflows/0/steps/0/workflowId`)",
+            step(json!({"operationId": null, "workflowId": "$sourceDescriptions.shop.w"})),
+            "broken: the source description `shop` is not of type `arazzo` (at `/workflows/0/steps/0/workflowId`)",
         ),
         (
             step(json!({"operationId": null, "workflowId": "nope"})),

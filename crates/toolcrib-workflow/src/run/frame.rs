@@ -8,11 +8,13 @@ use toolcrib_schema::array_at;
 
 use super::OperationResponse;
 use crate::tool::input_schema;
-use crate::{ActionKind, StepAction, Workflow};
+use crate::{ActionKind, StepAction, Workflow, WorkflowReference};
 
 /// One workflow in progress.
 #[derive(Debug)]
 pub(super) struct WorkflowFrame<'a> {
+    /// Position of the document of the workflow.
+    pub(super) document: usize,
     pub(super) workflow: &'a Workflow,
     pub(super) purpose: WorkflowPurpose,
     pub(super) inputs: Value,
@@ -25,7 +27,7 @@ pub(super) struct WorkflowFrame<'a> {
     /// Last response of any step.
     pub(super) last_response: Option<OperationResponse>,
     /// Workflows to execute before the first step, in reverse order.
-    pub(super) dependencies: Vec<&'a str>,
+    pub(super) dependencies: Vec<&'a WorkflowReference>,
     /// Steps to return to after a detour, innermost last.
     return_steps: Vec<usize>,
     /// Number of retries by step and action since the last success of the step.
@@ -47,7 +49,12 @@ pub(super) enum WorkflowPurpose {
 
 impl<'a> WorkflowFrame<'a> {
     /// Creates a frame. Missing inputs get the defaults of the schema.
-    pub(super) fn new(workflow: &'a Workflow, inputs: Value, purpose: WorkflowPurpose) -> WorkflowFrame<'a> {
+    pub(super) fn new(
+        document: usize,
+        workflow: &'a Workflow,
+        inputs: Value,
+        purpose: WorkflowPurpose,
+    ) -> WorkflowFrame<'a> {
         let schema = input_schema(&workflow.inputs);
         let declared = schema.get("properties").and_then(Value::as_object);
         // Anything but an object counts as no inputs.
@@ -65,6 +72,7 @@ impl<'a> WorkflowFrame<'a> {
         let absent_inputs = declared.into_iter().flat_map(Map::keys).filter(|name| !values.contains_key(*name));
         let absent_inputs = absent_inputs.filter(|name| !required.contains(name.as_str())).cloned().collect();
         WorkflowFrame {
+            document,
             workflow,
             purpose,
             inputs: Value::Object(values),
@@ -73,7 +81,7 @@ impl<'a> WorkflowFrame<'a> {
             current_step: 0,
             last_response: None,
             // Taken from the end, so reversed.
-            dependencies: workflow.depends_on.iter().rev().map(String::as_str).collect(),
+            dependencies: workflow.depends_on.iter().rev().collect(),
             return_steps: Vec::new(),
             retries: BTreeMap::new(),
         }

@@ -30,6 +30,8 @@ pub enum NextAction<'r> {
 /// Call of an operation that a step requests.
 #[derive(Debug, Clone)]
 pub struct OperationCall<'a> {
+    /// Position of the document of the step among the linked ones.
+    pub document: usize,
     /// Id of the workflow that the step belongs to, which may be a nested one.
     pub workflow: &'a str,
     pub step: &'a WorkflowStep,

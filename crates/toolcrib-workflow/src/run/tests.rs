@@ -1,6 +1,12 @@
 use super::*;
 use crate::OperationReference;
 
+/// A document that refers to no other.
+fn link(document: ArazzoDocument) -> LinkedDocuments {
+    let missing = |_: &url::Url| Err(Error::new(Code::ConfigInvalid, "there is no other document"));
+    LinkedDocuments::load("file:///main.yaml".parse().unwrap(), document, missing)
+}
+
 /// Executes a workflow with scripted responses. Each expected line is a call, a pause or the end.
 fn check(workflows: Value, inputs: Value, responses: &[ScriptedResponse], expected: &[&str]) {
     let document = json!({
@@ -10,7 +16,9 @@ fn check(workflows: Value, inputs: Value, responses: &[ScriptedResponse], expect
     });
     let document = ArazzoDocument::parse(&document).unwrap();
     assert_eq!(document.skipped.iter().map(|aside| &aside.reason).collect::<Vec<_>>(), Vec::<&String>::new());
-    let mut execution = WorkflowExecution::new(&document, &document.workflows[0].id, inputs).unwrap();
+    let id = document.workflows[0].id.clone();
+    let documents = link(document);
+    let mut execution = WorkflowExecution::new(&documents, &id, inputs).unwrap();
     let mut responses = responses.iter();
     let mut events = Vec::new();
     loop {
@@ -57,7 +65,7 @@ fn status_response(status: u16) -> ScriptedResponse {
 fn describe_call(call: &OperationCall<'_>) -> String {
     let operation = match call.operation {
         OperationReference::Id(id) => id.clone(),
-        OperationReference::Path { method, path } => format!("{method} {path}"),
+        OperationReference::Path { method, path } => format!("{} {path}", method.as_deref().unwrap_or("*")),
     };
     let OperationArguments { path, query, headers, cookies, querystring, body } = &call.arguments;
     let mut line = format!("{}.{operation}", call.source.map(|source| source.name.as_str()).unwrap_or_default());
@@ -333,7 +341,8 @@ fn a_result_without_pending_call_is_ignored() {
     let document = json!({"arazzo": "1.0.0", "sourceDescriptions": [{"name": "a", "url": "a"}],
         "workflows": [{"workflowId": "w", "steps": [step_json("a", json!({}))]}]});
     let document = ArazzoDocument::parse(&document).unwrap();
-    let mut execution = WorkflowExecution::new(&document, "w", Value::Null).unwrap();
+    let documents = link(document);
+    let mut execution = WorkflowExecution::new(&documents, "w", Value::Null).unwrap();
     execution.on_no_response("too early");
     assert!(matches!(execution.next_action(), NextAction::Call(_)));
     assert!(matches!(execution.next_action(), NextAction::Call(_)));
@@ -342,7 +351,7 @@ fn a_result_without_pending_call_is_ignored() {
     execution.on_no_response("too late");
     assert!(matches!(execution.next_action(), NextAction::Failed { reason: "gone", .. }));
     assert_eq!(
-        WorkflowExecution::new(&document, "W1", Value::Null).unwrap_err().message,
+        WorkflowExecution::new(&documents, "W1", Value::Null).unwrap_err().message,
         "no workflow named `W1`; did you mean `w`?"
     );
 }

@@ -2,9 +2,11 @@
 //!
 //! Arazzo names parameters by location and wire name (`in: query, name: limit`). The tool has one flat list of
 //! arguments, in which two parameters of the same name in different locations have different names; the execution
-//! specification maps one to the other.
+//! specification maps one to the other. Headers and parts of the query that the operation does not declare are sent
+//! beside the arguments.
 
 use serde_json::{Map, Value};
+use toolcrib_connector::UndeclaredParameters;
 use toolcrib_core::execution::{Operation, OperationParameter, ParameterLocation};
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::{Code, Error, Result};
@@ -13,11 +15,18 @@ use toolcrib_schema::{parse_typed, property_types};
 use super::target::TargetTool;
 use crate::OperationArguments;
 
-/// Builds the arguments. A parameter that the operation does not have is an error of the document.
-pub(super) fn build_arguments(target: &TargetTool, provided: &OperationArguments) -> Result<Value> {
+/// Arguments of the tool, and what the step sends beside them.
+pub(super) struct StepArguments {
+    pub(super) arguments: Value,
+    pub(super) undeclared: UndeclaredParameters,
+}
+
+/// Builds the arguments. A path parameter or cookie that the operation does not have is an error of the document.
+pub(super) fn build_arguments(target: &TargetTool, provided: &OperationArguments) -> Result<StepArguments> {
     let schema: Value = serde_json::from_str(target.input_schema.get()).unwrap_or_default();
     // Parameters by location, with values converted to the type in the schema.
     let mut input = Map::new();
+    let mut undeclared = UndeclaredParameters::default();
     let by_location = [
         (ParameterLocation::Path, &provided.path),
         (ParameterLocation::Query, &provided.query),
@@ -33,6 +42,12 @@ pub(super) fn build_arguments(target: &TargetTool, provided: &OperationArguments
                 }
                 // `Accept` and `Content-Type`: both follow from the operation itself.
                 None if location == ParameterLocation::Header && is_content_header(name) => {}
+                None if location == ParameterLocation::Header => {
+                    undeclared.headers.insert(name.clone(), value.clone());
+                }
+                None if location == ParameterLocation::Query => {
+                    undeclared.query.insert(name.clone(), value.clone());
+                }
                 None => return Err(unknown_parameter_error(target, location, name)),
             }
         }
@@ -53,7 +68,7 @@ pub(super) fn build_arguments(target: &TargetTool, provided: &OperationArguments
         })?;
         input.insert(body_parameter.argument.clone(), body.value.clone());
     }
-    Ok(Value::Object(input))
+    Ok(StepArguments { arguments: Value::Object(input), undeclared })
 }
 
 /// Finds a parameter by location and name; header names are case-insensitive.
@@ -98,7 +113,6 @@ fn is_content_header(header: &str) -> bool {
 
 /// Error for a parameter that the operation does not declare.
 fn unknown_parameter_error(target: &TargetTool, location: ParameterLocation, name: &str) -> Error {
-    let source = &target.source;
     let tool = &target.name;
     let name = sanitize_truncated(name, 80);
     let location = match location {
@@ -107,12 +121,7 @@ fn unknown_parameter_error(target: &TargetTool, location: ParameterLocation, nam
         ParameterLocation::Header => "header",
         ParameterLocation::Cookie => "cookie",
     };
-    let hint = if name.eq_ignore_ascii_case("authorization") {
-        format!("; credentials belong in `auth` of the source `{source}`")
-    } else {
-        String::new()
-    };
-    Error::new(Code::ToolInvalidInput, format!("`{tool}` has no {location} parameter `{name}`{hint}"))
+    Error::new(Code::ToolInvalidInput, format!("`{tool}` has no {location} parameter `{name}`"))
 }
 
 #[cfg(test)]

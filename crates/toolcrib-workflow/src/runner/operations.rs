@@ -11,7 +11,8 @@ use toolcrib_catalog::{CatalogSource, Segment};
 use toolcrib_connector::document::run_blocking;
 use toolcrib_core::execution::Operation;
 use toolcrib_core::fingerprint::Fingerprint;
-use toolcrib_core::{Result, SourceId};
+use toolcrib_core::text::sanitize_truncated;
+use toolcrib_core::{Code, Error, Result, SourceId};
 use toolcrib_openapi::sanitize_name;
 
 use crate::OperationReference;
@@ -27,8 +28,8 @@ struct OperationIndex {
     fingerprint: Option<Fingerprint>,
     /// By `operationId`, without surrounding white space.
     by_id: BTreeMap<String, usize>,
-    /// By `METHOD /path`.
-    by_path: BTreeMap<String, usize>,
+    /// By path template, with the method of each operation.
+    by_path: BTreeMap<String, BTreeMap<String, usize>>,
 }
 
 impl OperationLookup {
@@ -61,7 +62,7 @@ impl OperationLookup {
         };
         let position = match reference {
             OperationReference::Id(id) => index.by_id.get(id.trim()),
-            OperationReference::Path { method, path } => index.by_path.get(&path_key(method, path)),
+            OperationReference::Path { method, path } => index.find_path(method.as_deref(), path)?,
         };
         let Some(&position) = position else { return Ok(None) };
         Ok(operation_at(segment, position)?.map(|operation| (position, operation)))
@@ -74,7 +75,7 @@ impl OperationIndex {
         let mut index = OperationIndex { fingerprint: Some(segment.fingerprint()), ..OperationIndex::default() };
         for position in 0..segment.entries().len() {
             let Some(operation) = operation_at(segment, position)? else { continue };
-            index.by_path.insert(path_key(&operation.method, &operation.path), position);
+            index.by_path.entry(operation.path).or_default().insert(operation.method, position);
             if let Some(id) = operation.operation_id {
                 // An operation id should be unique in its document; if it is not, the first one counts.
                 index.by_id.entry(id.trim().to_owned()).or_insert(position);
@@ -82,15 +83,29 @@ impl OperationIndex {
         }
         Ok(index)
     }
+
+    /// Returns the position of the operation of a path with a method, or of the only one of a path.
+    fn find_path(&self, method: Option<&str>, path: &str) -> Result<Option<&usize>> {
+        let Some(operations) = self.by_path.get(path) else { return Ok(None) };
+        match (method, operations.len()) {
+            (Some(method), _) => Ok(operations.get(method)),
+            (None, 1) => Ok(operations.values().next()),
+            (None, _) => {
+                let path = sanitize_truncated(path, 120);
+                let methods: Vec<String> =
+                    operations.keys().map(|method| format!("`/{}`", method.to_lowercase())).collect();
+                let message = format!(
+                    "`operationPath` names no method, and `{path}` has several operations; add one of {}",
+                    methods.join(", ")
+                );
+                Err(Error::new(Code::ToolUnavailable, message).with_retryable(false))
+            }
+        }
+    }
 }
 
 /// Operation of the tool at a position; `None` for tools that are no API operations.
 fn operation_at(segment: &Segment, position: usize) -> Result<Option<Operation>> {
     let Some(entry) = segment.entries().get(position) else { return Ok(None) };
     Ok(segment.tool(entry)?.parse_execution_spec().and_then(|spec| spec.execution.operation().cloned()))
-}
-
-/// Key of `by_path`.
-fn path_key(method: &str, path: &str) -> String {
-    format!("{method} {path}")
 }

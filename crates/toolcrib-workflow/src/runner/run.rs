@@ -23,7 +23,7 @@ pub(super) struct WorkflowRun<'a> {
     pub(super) connector: &'a WorkflowConnector,
     /// Finds and calls the tools of the steps.
     pub(super) tools: &'a Arc<dyn ToolCaller>,
-    /// One version of the document for the whole run, even if the file changes meanwhile.
+    /// One version of the documents for the whole run, even if a file changes meanwhile.
     pub(super) loaded: &'a LoadedDocument,
     /// `workflowId` of the document.
     pub(super) workflow_id: &'a str,
@@ -48,9 +48,9 @@ impl WorkflowConnector {
             CallFailure::Rejected(error.with_retryable(false))
         })?;
         // The file may have changed since discovery: check its APIs against the trust settings again.
-        let apis = loaded.document.described_apis();
+        let apis = loaded.described_apis();
         tools.ensure_servers_are_trusted(&self.source.id, &apis).map_err(CallFailure::Rejected)?;
-        let run = WorkflowExecution::new(&loaded.document, &workflow_id, inputs).map_err(CallFailure::Rejected)?;
+        let run = WorkflowExecution::new(&loaded.documents, &workflow_id, inputs).map_err(CallFailure::Rejected)?;
         let loaded = &loaded;
         let workflow_run = WorkflowRun { connector: self, tools, loaded, workflow_id: &workflow_id, call };
         workflow_run.run_to_end(run).await

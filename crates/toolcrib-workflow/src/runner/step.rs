@@ -13,7 +13,7 @@ use toolcrib_core::principal::Principal;
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::{Code, Error, Result, SourceId};
 
-use super::arguments::build_arguments;
+use super::arguments::{StepArguments, build_arguments};
 use super::run::WorkflowRun;
 use crate::{OperationCall, WorkflowStep};
 
@@ -32,11 +32,12 @@ impl WorkflowRun<'_> {
     pub(super) async fn run_step(&self, call: &OperationCall<'_>) -> Result<StepOutcome> {
         let target = self.find_target(call).await.map_err(|error| step_error(call, error))?;
         let tool = target.name.as_str();
-        let arguments = build_arguments(&target, &call.arguments).map_err(|error| step_error(call, error))?;
+        let StepArguments { arguments, undeclared } =
+            build_arguments(&target, &call.arguments).map_err(|error| step_error(call, error))?;
         self.report_progress(call, tool);
         // The step is a call like any other: policy, breaker and statistics apply, with the caller's consent and
         // deadline.
-        let recorder = ResponseRecorder::new(redirect_mode(call.step));
+        let recorder = ResponseRecorder::new(redirect_mode(call.step), undeclared);
         let caller = &self.call.context;
         let context = CallContext {
             caller: delegate_caller(&caller.caller, &self.connector.source.id),

@@ -19,14 +19,13 @@ use url::Url;
 
 use super::document::file_url;
 use super::run::WorkflowRun;
-use crate::{OperationCall, OperationReference, SourceDescription, SourceDescriptionKind};
+use crate::{LinkedDocument, OperationCall, OperationReference, SourceDescription, SourceDescriptionKind};
 
 /// Tool of a step. Its source is an OpenAPI source, so a workflow never calls a workflow through this path.
 #[derive(Debug)]
 pub(super) struct TargetTool {
     /// Name in the catalogue, by which the step calls it.
     pub(super) name: ToolName,
-    pub(super) source: SourceId,
     /// From the tool's execution specification.
     pub(super) operation: Operation,
     /// Schema as listed, for converting argument types.
@@ -41,17 +40,17 @@ impl WorkflowRun<'_> {
     pub(super) async fn find_target(&self, call: &OperationCall<'_>) -> Result<TargetTool> {
         // The step names its API.
         if let Some(description) = call.source {
-            let source = self.find_source(description).await?;
+            let source = self.find_source(call.document, description).await?;
             let found = self.find_operation(&source, call.operation).await?;
             return found.ok_or_else(|| unknown_operation_error(&source.id, call.operation));
         }
         // Otherwise look into all described APIs, and insist on a unique match.
-        let descriptions = self.loaded.document.source_descriptions.iter();
+        let descriptions = self.linked_document(call.document)?.document.source_descriptions.iter();
         // A description without a source is remembered: it explains why an operation was not found.
         let mut found = Vec::new();
         let mut missing = None;
         for description in descriptions.filter(|description| description.kind == SourceDescriptionKind::OpenApi) {
-            let source = match self.find_source(description).await {
+            let source = match self.find_source(call.document, description).await {
                 Ok(source) => source,
                 Err(error) => {
                     missing = Some(error);
@@ -78,16 +77,23 @@ impl WorkflowRun<'_> {
         }
     }
 
-    /// Finds the source of a description by its name, or else by its document.
-    async fn find_source(&self, description: &SourceDescription) -> Result<Arc<Source>> {
+    /// The document at a position of the linked ones.
+    fn linked_document(&self, position: usize) -> Result<&LinkedDocument> {
+        let missing = || Error::new(Code::Internal, "a step belongs to no document");
+        self.loaded.documents.documents().get(position).ok_or_else(missing)
+    }
+
+    /// Finds the source of a description by its name, or else by its document. `position` is that of the document with
+    /// the description.
+    async fn find_source(&self, position: usize, description: &SourceDescription) -> Result<Arc<Source>> {
         // By name: a description `shop` means the source `shop`, wherever its document is.
         let sources = self.tools.sources();
         let named = SourceId::from_name(&description.name).ok().and_then(|id| sources.get(&id));
         if let Some(source) = named.filter(|source| as_openapi(source).is_some()) {
             return Ok(source.clone());
         }
-        // By document: the description's URL is relative to the Arazzo file.
-        let described_url = self.loaded.url.join(&description.url).ok();
+        // By document: the description's URL is relative to its Arazzo file.
+        let described_url = self.linked_document(position)?.url.join(&description.url).ok();
         let documents = sources.values().filter_map(|source| as_openapi(source)).map(|openapi| &openapi.document);
         let paths = documents.flat_map(|document| file_paths_in(document)).collect();
         let references = self.connector.references.files().read_all(&paths).await;
@@ -121,7 +127,6 @@ impl WorkflowRun<'_> {
         let entry = &catalog_source.segment.entries()[position];
         Ok(Some(TargetTool {
             name: entry.name.clone(),
-            source: id.clone(),
             operation,
             input_schema: catalog_source.segment.call_spec(entry)?.input_schema.clone(),
             call_timeout: source.settings.call_timeout(),
@@ -182,7 +187,8 @@ fn unknown_operation_error(source: &SourceId, reference: &OperationReference) ->
 fn display_operation(operation: &OperationReference) -> String {
     match operation {
         OperationReference::Id(id) => sanitize_truncated(id, 80),
-        OperationReference::Path { method, path } => sanitize_truncated(&format!("{method} {path}"), 120),
+        OperationReference::Path { method: Some(method), path } => sanitize_truncated(&format!("{method} {path}"), 120),
+        OperationReference::Path { method: None, path } => sanitize_truncated(path, 120),
     }
 }
 

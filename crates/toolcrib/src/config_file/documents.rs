@@ -18,9 +18,9 @@ use toolcrib_core::{Result, Source, SourceId};
 #[cfg(feature = "openapi")]
 use toolcrib_openapi::client::LocalDocumentReader;
 #[cfg(feature = "workflow")]
-use toolcrib_openapi::{client::resolve_path, parse_with_examples};
+use toolcrib_openapi::client::resolve_path;
 #[cfg(feature = "workflow")]
-use toolcrib_workflow::ArazzoDocument;
+use toolcrib_workflow::read_described_apis;
 
 use crate::connector::document::{DocumentLocation, MAX_DOCUMENT_BYTES, read_file_blocking};
 use crate::secret::resolve;
@@ -97,8 +97,7 @@ fn read_document(source: &Source) -> Option<LocalDocument> {
         SourceKind::OpenApi(openapi) => Some(local_document(|reader| reader.servers(&source.id, openapi))),
         #[cfg(feature = "workflow")]
         SourceKind::Workflow(workflow) => Some(local_document(|reader| {
-            let text = reader.read_text(&resolve_path(&workflow.document)?)?;
-            Ok(ArazzoDocument::parse(&parse_with_examples(&text)?)?.described_apis())
+            read_described_apis(&resolve_path(&workflow.document)?, |path| reader.read_text(path))
         })),
         SourceKind::Builtin(builtin) if !builtin.roots.is_empty() => {
             Some(LocalDocument { servers: canonical_directories(&builtin.roots), ..LocalDocument::default() })

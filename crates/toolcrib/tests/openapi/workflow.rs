@@ -1,6 +1,7 @@
 //! Workflows over an API on loopback: which requests they send, in which order, and with what result.
 
 mod limits;
+mod linked_documents;
 mod rules;
 mod steps;
 

@@ -71,13 +71,13 @@ async fn invalid_step_arguments_send_no_request() {
     let server = start_shop_server();
     let invalid_step =
         |step: &str| order_step_with(json!({ "stepId": step, "requestBody": { "payload": { "sku": 5 } } }));
-    let token = json!([{ "name": "Authorization", "in": "header", "value": "Bearer x" }]);
+    let cookie = json!([{ "name": "session", "in": "cookie", "value": "x" }]);
     for (steps, code, expected) in [
         (json!([invalid_step("one")]), Code::ToolInvalidInput, "wrong arguments for `shop__placeOrder`: /body/sku"),
         (
-            json!([order_step_with(json!({ "parameters": token }))]),
+            json!([order_step_with(json!({ "parameters": cookie }))]),
             Code::ToolInvalidInput,
-            "`auth` of the source `shop`",
+            "`shop__placeOrder` has no cookie parameter `session`",
         ),
         // An earlier step has had effects, so the caller must not simply retry with other arguments.
         (json!([list_step(), invalid_step("two")]), Code::ToolExecutionFailed, "step `two` of the workflow `buy`"),

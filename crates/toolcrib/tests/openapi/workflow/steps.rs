@@ -1,6 +1,6 @@
 //! Steps of a workflow: requests, expressions over responses, retries and jumps.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use toolcrib::registry::ToolFilter;
 use toolcrib::{CallContext, Code};
 use toolcrib_testkit::http_server::{HttpReply, LoopbackServer, ReceivedRequest};
@@ -188,4 +188,82 @@ async fn a_step_sees_the_result_of_a_polled_job() {
     let registry = open_shop_with_workflow(&server, &workflow, json!({ "poll": { "placeOrder": poll } })).await;
     assert_eq!(run_buy(&registry).await.unwrap(), json!({ "parcel": "p-1" }));
     assert_eq!(server.request_lines(), ["POST /orders", "GET /orders/7", "GET /orders/7"]);
+}
+
+#[tokio::test]
+async fn a_step_sends_headers_and_query_values_that_its_operation_does_not_declare() {
+    // Another server, which the API redirects to.
+    let other = LoopbackServer::start(|_| HttpReply::json(200, "{}"));
+    let target = format!("{}/orders", other.url);
+    let server = LoopbackServer::start(move |request| match request.method.as_str() {
+        "POST" => HttpReply::json(201, r#"{"id": "login-token-4711"}"#),
+        _ if request.target.starts_with("/products") => HttpReply::json(404, request.header("authorization").unwrap()),
+        _ => HttpReply::new(302, &format!("location: {target}"), ""),
+    });
+    let parameters = |more: &[Value]| {
+        let token = json!({ "name": "Authorization", "in": "header", "value": "Bearer {$steps.order.outputs.id}" });
+        let query = json!({ "name": "debug level", "in": "query", "value": 2 });
+        [&[token, query], more].concat()
+    };
+    let id = json!({ "name": "id", "in": "path", "value": "7" });
+    let get = json!({ "stepId": "get", "operationId": "getOrder", "parameters": parameters(&[id]) });
+    let host = json!({ "name": "Host", "in": "header", "value": "evil.example" });
+    let list = json!({
+        "stepId": "list", "operationId": "list products", "parameters": parameters(&[host]),
+        "successCriteria": [{ "condition": "$statusCode == 404" }],
+    });
+    let steps = json!([order_step(), get, list]);
+    let settings = json!({ "allow_private": true });
+    let registry = open_shop_with_workflow(&server, &buy_workflow(steps, json!({})), settings).await;
+    run_buy(&registry).await.unwrap();
+
+    let requests = server.requests();
+    assert_eq!(
+        server.request_lines(),
+        ["POST /orders", "GET /orders/7?debug%20level=2", "GET /products?debug%20level=2"]
+    );
+    assert_eq!(requests[0].header("authorization"), None);
+    assert!(requests[1..].iter().all(|request| request.header("authorization") == Some("Bearer login-token-4711")));
+    assert!(requests[2].header("host").unwrap().starts_with("127.0.0.1:"));
+    // Not to the server of the redirect.
+    let redirected = other.requests();
+    assert_eq!((redirected[0].request_line().as_str(), redirected[0].header("authorization")), ("GET /orders", None));
+
+    // The credentials of the source take precedence, and the token is masked in errors.
+    let steps = json!([
+        order_step(),
+        json!({
+            "stepId": "list", "operationId": "list products", "parameters": parameters(&[]),
+        })
+    ]);
+    let registry = open_shop_with_workflow(&server, &buy_workflow(steps.clone(), json!({})), json!({})).await;
+    let error = run_buy(&registry).await.unwrap_err();
+    assert!(!error.envelope().to_string().contains("login-token-4711"), "{error}");
+    let settings = json!({ "auth": { "bearer": "configured" } });
+    let registry = open_shop_with_workflow(&server, &buy_workflow(steps, json!({})), settings).await;
+    run_buy(&registry).await.unwrap_err();
+    assert_eq!(server.requests().pop().unwrap().header("authorization"), Some("Bearer configured"));
+}
+
+#[tokio::test]
+async fn a_path_with_one_operation_needs_no_method() {
+    let server = LoopbackServer::start(|_| order_created());
+    let step = |path: &str| {
+        let id = json!({ "name": "id", "in": "path", "value": "7" });
+        let mut step = order_step_with(json!({
+            "operationPath": format!("{{$sourceDescriptions.shop.url}}#/paths/{path}"),
+            "parameters": if path.contains("id") { json!([id]) } else { json!([]) },
+        }));
+        step.as_object_mut().unwrap().remove("operationId");
+        step
+    };
+    let registry =
+        open_shop_with_workflow(&server, &buy_workflow(json!([step("~1orders")]), json!({})), json!({})).await;
+    run_buy(&registry).await.unwrap();
+    assert_eq!(server.request_lines(), ["POST /orders"]);
+    let several = buy_workflow(json!([step("~1orders~1{id}")]), json!({}));
+    let error = run_buy(&open_shop_with_workflow(&server, &several, json!({})).await).await.unwrap_err();
+    let expected =
+        "`operationPath` names no method, and `/orders/{id}` has several operations; add one of `/delete`, `/get`";
+    assert!(error.message.ends_with(expected), "{error}");
 }
