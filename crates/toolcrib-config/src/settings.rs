@@ -5,7 +5,7 @@
 //! the end write the same words back.
 
 use toolcrib_core::policy::{Rule, Rules, Verdict};
-use toolcrib_core::source::{Lifecycle, OnConflict, ResultText, SourceSettings};
+use toolcrib_core::source::{Lifecycle, OnConflict, ProtocolVersion, ResultText, SourceSettings};
 use toolcrib_core::text::did_you_mean;
 
 use super::reader::{ConfigReader, Section, ZeroDuration};
@@ -42,7 +42,9 @@ const RESULTS_CHOICES: [(&str, ResultText); 2] = [("clean", ResultText::Clean), 
 
 /// Reads all settings of a source. Unknown keys are reported by the caller, which knows those of the kind as well.
 pub(super) fn read(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> SourceSettings {
+    let versions = ProtocolVersion::ALL.map(|version| (version.as_str(), version));
     SourceSettings {
+        protocol: reader.read_choice_at(section, "protocol", &versions),
         enabled: reader.read_bool(section, "enabled"),
         title: reader.read_text(section, "title"),
         tags: reader.read_list(section, "tags"),

@@ -28,8 +28,8 @@ use crate::reference::map_file_paths;
 /// Keys that determine the kind of a source, each with the keys that belong to it. A source has exactly one.
 const KIND_KEYS: [(&str, &[&str]); 5] = [
     // Settings are in none of these lists: every kind may have them.
-    ("command", &["args", "env", "cwd", "inherit_env"]),
-    ("url", &["headers", "auth"]),
+    ("command", &["args", "env", "cwd", "inherit_env", "protocol"]),
+    ("url", &["headers", "auth", "protocol"]),
     ("openapi", &openapi::OPENAPI_KEYS),
     ("workflow", &[]),
     ("builtin", &["roots", "allow_private"]),

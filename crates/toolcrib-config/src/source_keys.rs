@@ -15,7 +15,9 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 use toolcrib_core::policy::{Rule, Rules};
-use toolcrib_core::source::{Auth, OpenApiSource, PollSettings, RemoteSource, Source, SourceKind, SourceSettings};
+use toolcrib_core::source::{
+    Auth, OpenApiSource, PollSettings, ProtocolVersion, RemoteSource, Source, SourceKind, SourceSettings,
+};
 use toolcrib_core::time::format_duration;
 
 use super::secret_mask::{mask_args, mask_literals, mask_text, mask_url};
@@ -88,6 +90,8 @@ fn insert_settings(keys: &mut Map<String, Value>, settings: &SourceSettings) {
     insert_if(keys, "on_conflict", settings.on_conflict.is_some(), json!(settings.on_conflict));
     insert_if(keys, "lifecycle", settings.lifecycle.is_some(), json!(settings.lifecycle));
     insert_if(keys, "results", settings.results.is_some(), json!(settings.results));
+    let protocol = settings.protocol.map(ProtocolVersion::as_str);
+    insert_if(keys, "protocol", protocol.is_some(), json!(protocol));
     insert_if(keys, "enabled", settings.enabled.is_some(), json!(settings.enabled));
     insert_if(keys, "title", settings.title.is_some(), json!(settings.title));
     insert_if(keys, "tags", !settings.tags.is_empty(), json!(settings.tags));

@@ -4,8 +4,8 @@ use proptest::prelude::*;
 use serde_json::json;
 use toolcrib_core::policy::{Rule, Rules, Verdict};
 use toolcrib_core::source::{
-    Auth, BuiltinSource, KeyLocation, Lifecycle, OnConflict, OpenApiSource, PollSettings, RemoteSource, ResultText,
-    SourceKind, StdioSource, WorkflowSource,
+    Auth, BuiltinSource, KeyLocation, Lifecycle, OnConflict, OpenApiSource, PollSettings, ProtocolVersion,
+    RemoteSource, ResultText, SourceKind, StdioSource, WorkflowSource,
 };
 
 use super::*;
@@ -130,6 +130,7 @@ sources:
     lifecycle: per_client
     on_conflict: keep
     results: raw
+    protocol: 2025-11-25
     result_limit: 1MB
     ttl: 0s
     call_timeout: 1h30m
@@ -163,6 +164,7 @@ sources:
             lifecycle: Some(Lifecycle::PerClient),
             on_conflict: Some(OnConflict::Keep),
             results: Some(ResultText::Raw),
+            protocol: Some(ProtocolVersion::V2025_11_25),
             result_limit: Some(1_000_000),
             ttl: Some(Duration::ZERO),
             call_timeout: Some(Duration::from_secs(5400)),

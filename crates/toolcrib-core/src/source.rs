@@ -226,6 +226,9 @@ pub struct SourceSettings {
     pub results: Option<ResultText>,
 
     #[serde(skip_serializing_if = "Option::is_none")]
+    /// The only protocol version to speak with an MCP server; `None` negotiates it.
+    pub protocol: Option<ProtocolVersion>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     /// Initial state of the source; commands may change it later.
     pub enabled: Option<bool>,
     /// Name for display instead of the id.
@@ -264,6 +267,21 @@ pub enum Lifecycle {
     PerClient,
 }
 
+/// Version of the Model Context Protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ProtocolVersion {
+    #[serde(rename = "2024-11-05")]
+    V2024_11_05,
+    #[serde(rename = "2025-03-26")]
+    V2025_03_26,
+    #[serde(rename = "2025-06-18")]
+    V2025_06_18,
+    #[serde(rename = "2025-11-25")]
+    V2025_11_25,
+    #[serde(rename = "2026-07-28")]
+    V2026_07_28,
+}
+
 /// How text blocks of tool results are passed on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -272,6 +290,28 @@ pub enum ResultText {
     Clean,
     /// Unchanged.
     Raw,
+}
+
+impl ProtocolVersion {
+    /// All versions, oldest first.
+    pub const ALL: [ProtocolVersion; 5] = [
+        ProtocolVersion::V2024_11_05,
+        ProtocolVersion::V2025_03_26,
+        ProtocolVersion::V2025_06_18,
+        ProtocolVersion::V2025_11_25,
+        ProtocolVersion::V2026_07_28,
+    ];
+
+    /// Returns the version as the protocol writes it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ProtocolVersion::V2024_11_05 => "2024-11-05",
+            ProtocolVersion::V2025_03_26 => "2025-03-26",
+            ProtocolVersion::V2025_06_18 => "2025-06-18",
+            ProtocolVersion::V2025_11_25 => "2025-11-25",
+            ProtocolVersion::V2026_07_28 => "2026-07-28",
+        }
+    }
 }
 
 impl Source {

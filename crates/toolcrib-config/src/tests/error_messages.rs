@@ -199,6 +199,10 @@ fn settings_are_checked() {
         "results: cleaned",
         "sources.files.results: expected `clean` or `raw`, found `cleaned`; did you mean `clean`?",
     );
+    setting(
+        "protocol: 2025-11-26",
+        "sources.files.protocol: expected `2024-11-05`, `2025-03-26`, `2025-06-18`, `2025-11-25` or `2026-07-28`, found `2025-11-26`; did you mean `2025-11-25`?",
+    );
     setting("on_conflict: drop", "sources.files.on_conflict: expected `exclude` or `keep`, found `drop`");
     check(
         "expose: { mode: ful }",

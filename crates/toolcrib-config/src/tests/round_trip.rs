@@ -102,6 +102,7 @@ fn any_settings() -> impl Strategy<Value = SourceSettings> {
         .prop_map(|rules| Rules::new(rules.into_iter().map(|(glob, verdict)| Rule { glob, verdict }).collect()));
     let lifecycle = prop::option::of(prop::sample::select(vec![Lifecycle::Shared, Lifecycle::PerClient]));
     let results = prop::option::of(prop::sample::select(vec![ResultText::Clean, ResultText::Raw]));
+    let protocol = prop::option::of(prop::sample::select(ProtocolVersion::ALL.to_vec()));
     let title = prop::option::of("[^ \\s].{0,9}");
     (
         time(),
@@ -110,10 +111,10 @@ fn any_settings() -> impl Strategy<Value = SourceSettings> {
         prop::option::of(any::<bool>()),
         any_words(),
         rules,
-        (lifecycle, results),
+        (lifecycle, results, protocol),
         title,
     )
-        .prop_map(|(ttl, call_timeout, result_limit, enabled, tags, tools, (lifecycle, results), title)| {
+        .prop_map(|(ttl, call_timeout, result_limit, enabled, tags, tools, (lifecycle, results, protocol), title)| {
             SourceSettings {
                 ttl,
                 call_timeout,
@@ -123,6 +124,7 @@ fn any_settings() -> impl Strategy<Value = SourceSettings> {
                 tools,
                 lifecycle,
                 results,
+                protocol,
                 title,
                 ..SourceSettings::default()
             }
@@ -136,7 +138,11 @@ proptest! {
         let sources: Vec<Source> = kinds
             .into_iter()
             .zip(ids)
-            .map(|((kind, settings), name)| Source { id: source_id(name), kind, settings })
+            .map(|((kind, mut settings), name)| {
+                // A key of MCP sources alone.
+                settings.protocol = settings.protocol.filter(|_| kind.name() == "mcp");
+                Source { id: source_id(name), kind, settings }
+            })
             .collect();
         let text = export(&sources.iter().collect::<Vec<_>>(), Secrets::Plain);
         let config = parse_toolcrib(&text).unwrap_or_else(|errors| panic!("{errors:?}\n{text}"));
