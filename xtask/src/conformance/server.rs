@@ -1,6 +1,6 @@
 //! Scenarios of the server: `toolcrib serve` with a fixture as its source that has all tools, prompts and resources the
-//! suite asks for. Once with a fixture of the same protocol version and once with one of the other era, so that the
-//! translation between them is covered.
+//! suite asks for. Once with a fixture of the same protocol version, once with one of the other era, so that the
+//! translation between them is covered, and with one that speaks both.
 //!
 //! The suite runs all scenarios of a version at once and writes a directory per scenario, from which the results are
 //! read. Filters select among the results; they do not shorten the run.
@@ -105,14 +105,48 @@ const ALLOWED_FAILURES_ON_LEGACY: [&str; 14] = [
     "input-required-result-ignore-extra-params",
     "input-required-result-validate-input",
 ];
-/// Scenarios of 2025-11-25 that may fail with a fixture of 2026-07-28, which has no such methods and streams.
-const ALLOWED_FAILURES_ON_MODERN: [&str; 3] = ["server-sse-polling", "resources-subscribe", "resources-unsubscribe"];
+/// Scenarios of 2025-11-25 that may fail with a fixture of 2026-07-28, which has no such streams.
+const ALLOWED_FAILURES_ON_MODERN: [&str; 1] = ["server-sse-polling"];
+
+/// The fixture behind Toolcrib.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fixture {
+    Legacy,
+    Modern,
+    /// Both eras at one HTTP endpoint.
+    DualHttp,
+    /// Both eras over the pipes of one process.
+    DualStdio,
+}
+
+impl Fixture {
+    const ALL: [Fixture; 4] = [Fixture::Legacy, Fixture::Modern, Fixture::DualHttp, Fixture::DualStdio];
+
+    /// Supported versions, for labels and directories.
+    fn label(self) -> &'static str {
+        match self {
+            Fixture::Legacy => LEGACY_VERSION,
+            Fixture::Modern => MODERN_VERSION,
+            Fixture::DualHttp => "both-http",
+            Fixture::DualStdio => "both-stdio",
+        }
+    }
+
+    /// Option of the fixture for its era.
+    fn era_option(self) -> Option<&'static str> {
+        match self {
+            Fixture::Legacy => None,
+            Fixture::Modern => Some("--modern"),
+            Fixture::DualHttp | Fixture::DualStdio => Some("--dual"),
+        }
+    }
+}
 
 /// Number of server scenarios that match the filters, each counted for one fixture.
 pub(super) fn count_matching(filters: &[&str]) -> usize {
-    [LEGACY_VERSION, MODERN_VERSION]
-        .iter()
-        .flat_map(|version| scenarios(version, version))
+    [(LEGACY_VERSION, Fixture::Legacy), (MODERN_VERSION, Fixture::Modern)]
+        .into_iter()
+        .flat_map(|(version, behind)| scenarios(version, behind))
         .filter(|scenario| scenario.matches(filters))
         .count()
 }
@@ -121,15 +155,18 @@ pub(super) fn count_matching(filters: &[&str]) -> usize {
 /// run.
 pub(super) fn run(suite: &Suite, paths: &WorkspacePaths, filters: &[&str]) -> StepStatus {
     let mut tally = ScenarioTally::default();
-    for behind in [LEGACY_VERSION, MODERN_VERSION] {
+    for behind in Fixture::ALL {
         let served = match ConformanceServer::start(suite, paths, behind) {
             Ok(served) => served,
-            Err(reason) => return StepStatus::Failed(format!("with a fixture of {behind}: {reason}")),
+            Err(reason) => return StepStatus::Failed(format!("with a fixture of {}: {reason}", behind.label())),
         };
         for version in [LEGACY_VERSION, MODERN_VERSION] {
             let found = match run_suite(suite, &served, version, behind) {
                 Ok(found) => found,
-                Err(reason) => return StepStatus::Failed(format!("{version} with a fixture of {behind}: {reason}")),
+                Err(reason) => {
+                    let label = behind.label();
+                    return StepStatus::Failed(format!("{version} with a fixture of {label}: {reason}"));
+                }
             };
             for scenario in scenarios(version, behind).iter().filter(|scenario| scenario.matches(filters)) {
                 tally.add(scenario, None, read_result(&found, scenario.name));
@@ -139,23 +176,24 @@ pub(super) fn run(suite: &Suite, paths: &WorkspacePaths, filters: &[&str]) -> St
     tally.into_status(suite)
 }
 
-/// Scenarios of a version with a fixture of version `behind`.
-fn scenarios(version: &'static str, behind: &'static str) -> Vec<Scenario> {
+/// Scenarios of a version with the fixture `behind`.
+fn scenarios(version: &'static str, behind: Fixture) -> Vec<Scenario> {
     let alone: &[&'static str] = if version == LEGACY_VERSION { &LEGACY_SCENARIOS } else { &MODERN_SCENARIOS };
     let may_fail: &[&str] = match (version, behind) {
-        (MODERN_VERSION, LEGACY_VERSION) => &ALLOWED_FAILURES_ON_LEGACY,
-        (LEGACY_VERSION, MODERN_VERSION) => &ALLOWED_FAILURES_ON_MODERN,
+        (MODERN_VERSION, Fixture::Legacy) => &ALLOWED_FAILURES_ON_LEGACY,
+        (LEGACY_VERSION, Fixture::Modern) => &ALLOWED_FAILURES_ON_MODERN,
         _ => &[],
     };
     let scenario = |name: &&'static str| {
         let need = if may_fail.contains(name) { Requirement::Reported } else { Requirement::Required };
-        Scenario { version, name, fixture_version: Some(behind), requirement: need }
+        Scenario { version, name, fixture_version: Some(behind.label()), requirement: need }
     };
     SHARED_SCENARIOS.iter().chain(alone).map(scenario).collect()
 }
 
 /// Runs all scenarios of a version and returns the directory with the results.
-fn run_suite(suite: &Suite, served: &ConformanceServer, version: &str, behind: &str) -> Result<PathBuf, String> {
+fn run_suite(suite: &Suite, served: &ConformanceServer, version: &str, behind: Fixture) -> Result<PathBuf, String> {
+    let behind = behind.label();
     let out = suite.out_dir.join(format!("{version}-on-{behind}"));
     let log = suite.out_dir.join(format!("{version}-on-{behind}.log"));
     let mut command = suite.command();
@@ -210,18 +248,28 @@ fn evaluate_checks(checks: &str) -> ScenarioResult {
 
 /// A running `toolcrib serve` with the fixture as its only source. Ends when it is dropped.
 struct ConformanceServer {
-    child: Child,
+    _child: ChildGuard,
+    /// The fixture, where Toolcrib does not start it.
+    _fixture: Option<ChildGuard>,
     /// Base address without a path, as `toolcrib serve` prints it.
     url: String,
 }
 
 impl ConformanceServer {
-    /// Discovers the fixture, then starts the server on a free port and waits for its address.
-    fn start(suite: &Suite, paths: &WorkspacePaths, behind: &str) -> Result<ConformanceServer, String> {
-        let folder = suite.out_dir.join(format!("serve-{behind}"));
+    /// Starts or configures the fixture and discovers it, then starts the server on a free port and waits for its
+    /// address.
+    fn start(suite: &Suite, paths: &WorkspacePaths, behind: Fixture) -> Result<ConformanceServer, String> {
+        let folder = suite.out_dir.join(format!("serve-{}", behind.label()));
         fs::create_dir_all(&folder).map_err(|error| format!("create `{}`: {error}", folder.display()))?;
+        let (fixture, source) = match behind {
+            Fixture::DualHttp => {
+                let (fixture, url) = start_http_fixture(paths, behind)?;
+                (Some(fixture), format!(r#"{{"url": {url:?}}}"#))
+            }
+            Fixture::Legacy | Fixture::Modern | Fixture::DualStdio => (None, stdio_source(paths, behind)),
+        };
         let config = folder.join("toolcrib.json");
-        fs::write(&config, config_json(paths, behind)).map_err(|error| format!("write the config: {error}"))?;
+        fs::write(&config, config_json(&source)).map_err(|error| format!("write the config: {error}"))?;
         let toolcrib = |arguments: &[&str]| {
             let mut command = Command::new(paths.target_dir.join("toolcrib"));
             command.args(arguments).arg("--config").arg(&config).arg("--data").arg(folder.join("data"));
@@ -235,17 +283,31 @@ impl ConformanceServer {
         let log = fs::File::create(folder.join("serve.log")).map_err(describe)?;
         let mut command = toolcrib(&["serve", "--listen", "127.0.0.1:0"]);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
-        let mut served = ConformanceServer { child: command.spawn().map_err(describe)?, url: String::new() };
-        let stdout = served.child.stdout.take().ok_or("`toolcrib serve` has no stdout")?;
-        served.url = read_address(stdout)?;
-        Ok(served)
+        let mut child = ChildGuard(command.spawn().map_err(describe)?);
+        let stdout = child.0.stdout.take().ok_or("`toolcrib serve` has no stdout")?;
+        let url = read_address(stdout)?;
+        Ok(ConformanceServer { _child: child, _fixture: fixture, url })
     }
 }
 
-impl Drop for ConformanceServer {
+/// Starts the fixture on a free port and returns its address.
+fn start_http_fixture(paths: &WorkspacePaths, behind: Fixture) -> Result<(ChildGuard, String), String> {
+    let mut command = Command::new(paths.node());
+    command.args(fixture_arguments(paths, behind)).args(["--http", "0"]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut child = ChildGuard(command.spawn().map_err(|error| format!("start the fixture: {error}"))?);
+    let stdout = child.0.stdout.take().ok_or("the fixture has no stdout")?;
+    let url = read_address(stdout)?;
+    Ok((child, url))
+}
+
+/// RAII guard that kills a process. The child processes of `toolcrib serve` end with it.
+struct ChildGuard(Child);
+
+impl Drop for ChildGuard {
     fn drop(&mut self) {
-        // Fails when the process has ended by itself. Its child processes end with it.
-        let _ = self.child.kill().and_then(|()| self.child.wait());
+        // Fails when the process has ended by itself.
+        let _ = self.0.kill().and_then(|()| self.0.wait());
     }
 }
 
@@ -261,20 +323,28 @@ fn read_address(stdout: impl std::io::Read + Send + 'static) -> Result<String, S
             }
         }
     });
-    receiver.recv_timeout(SERVER_START_TIMEOUT).map_err(|_| "`toolcrib serve` did not print its address".to_owned())
+    receiver.recv_timeout(SERVER_START_TIMEOUT).map_err(|_| "the server did not print its address".to_owned())
 }
 
 /// Configuration with the fixture as the only source, all tools listed, and names without the source as prefix, because
 /// the suite expects the names of the fixture.
-fn config_json(paths: &WorkspacePaths, behind: &str) -> String {
+fn config_json(source: &str) -> String {
+    format!(r#"{{"sources": {{"fixture": {source}}}, "expose": {{"mode": "full", "prefix": false}}}}"#)
+}
+
+/// Source that starts the fixture on stdio.
+fn stdio_source(paths: &WorkspacePaths, behind: Fixture) -> String {
+    // For paths, Rust's `Debug` quoting is valid JSON.
+    let arguments = fixture_arguments(paths, behind);
+    format!(r#"{{"command": {:?}, "args": {arguments:?}}}"#, paths.node().display().to_string())
+}
+
+/// Arguments of Node for the fixture.
+fn fixture_arguments(paths: &WorkspacePaths, behind: Fixture) -> Vec<String> {
     let fixture = paths.root.join("fixtures/conformance_server.mjs");
     let mut arguments = vec![fixture.display().to_string(), paths.deps_dir.display().to_string()];
-    arguments.extend((behind == MODERN_VERSION).then(|| "--modern".to_owned()));
-    // For paths, Rust's `Debug` quoting is valid JSON.
-    format!(
-        r#"{{"sources": {{"fixture": {{"command": {:?}, "args": {arguments:?}}}}}, "expose": {{"mode": "full", "prefix": false}}}}"#,
-        paths.node().display().to_string()
-    )
+    arguments.extend(behind.era_option().map(str::to_owned));
+    arguments
 }
 
 #[cfg(test)]
