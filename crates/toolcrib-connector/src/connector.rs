@@ -118,6 +118,8 @@ pub struct ToolCall<'a> {
     pub meta: Option<&'a RawValue>,
     /// Whether the call may be repeated after it was sent.
     pub is_idempotent: bool,
+    /// Whether an MCP server wants the tool called as a task (`execution.taskSupport: required`).
+    pub requires_task: bool,
     /// Deadline of this call; `context.deadline` is what the caller asked for, if anything.
     pub deadline: CallDeadline,
     /// Caller, cancellation and listeners, as the edge made them.

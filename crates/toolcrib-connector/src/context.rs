@@ -2,7 +2,7 @@
 //! line, an embedding program) makes it once; everything below, down to the wire, borrows it.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -30,6 +30,8 @@ pub struct CallContext {
     pub deadline: Option<CallDeadline>,
     /// Cancels the call, at its source too.
     pub cancel: CancellationToken,
+    /// The caller's reason for cancelling, set before `cancel` fires; passed on to the source.
+    pub cancel_reason: Option<Arc<OnceLock<String>>>,
     /// Trace that the call belongs to. The source receives the span of the call as its parent.
     pub trace: Option<Trace>,
     /// The user has confirmed the call, as the policy verdict `ask` demands.
@@ -42,6 +44,8 @@ pub struct CallContext {
     /// The caller can read resources: large binary content of an API's response is held and linked to, instead of
     /// included in the result.
     pub hold_binaries: bool,
+    /// Protocol era of an MCP source that serves the caller best.
+    pub era: EraPreference,
     /// Receives the parameters of each progress notification.
     pub on_progress: Option<ProgressListener>,
     /// Receives log messages and other notifications that the source sends during the call.
@@ -52,6 +56,19 @@ pub struct CallContext {
     pub on_question: Option<QuestionHandler>,
     /// Set if the caller answers questions with another call instead; see [`InputRelay`].
     pub input_relay: Option<InputRelay>,
+}
+
+/// Protocol era of an MCP source in which a caller can use everything that it supports, such as questions and
+/// subscriptions. It matters for sources that speak both eras.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum EraPreference {
+    /// Whichever connection is open.
+    #[default]
+    Any,
+    /// Versions up to 2025-11-25.
+    Legacy,
+    /// 2026-07-28.
+    Modern,
 }
 
 /// Receives the parameters of a progress notification, in the order of arrival. Must not block: the connection to the

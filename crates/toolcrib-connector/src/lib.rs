@@ -30,7 +30,7 @@ pub use connector::{
     CallFailure, Connector, Discovered, Discovery, SourceRequest, SourceSubscriptions, SubscribersByUri, ToolCall,
 };
 pub use context::{
-    CallContext, CallDeadline, ClientId, InputRelay, NotificationListener, ProgressListener, QuestionError,
+    CallContext, CallDeadline, ClientId, EraPreference, InputRelay, NotificationListener, ProgressListener, QuestionError,
     QuestionHandler, SourceQuestion,
 };
 pub use document::run_blocking;

@@ -2,8 +2,8 @@
 //!
 //! Request correlation and incoming messages are handled by [`WireConnection`], bytes by its transport. This module
 //! chooses the transport and the order of probes; `handshake` negotiates, `lists` reads lists page by page, `tools` lists
-//! and calls tools, `input_required` answers questions of servers of 2026-07-28, and `change_subscription` listens for
-//! list changes.
+//! and calls tools, `input_required` answers questions of servers of 2026-07-28, `change_subscription` listens for list
+//! changes and `resource_listener` for changes of resources.
 //!
 //! A connection can be used by any number of concurrent requests. It ends when the client is closed or dropped, when
 //! the server closes its end, or when a line or an event of legacy HTTP+SSE exceeds its bound; all pending requests
@@ -13,6 +13,8 @@ mod change_subscription;
 pub(crate) mod handshake;
 mod input_required;
 pub(crate) mod lists;
+mod resource_listener;
+mod tasks;
 pub(crate) mod tools;
 
 use std::{sync::Arc, time::Duration};
@@ -25,12 +27,16 @@ use tokio::{
 };
 use url::Url;
 
-use self::handshake::{FirstProbe, HandshakeResult};
+use self::{
+    handshake::{FirstProbe, HandshakeResult},
+    resource_listener::ResourceListener,
+};
 use crate::{
     connection::{ClientTransport, ConnectionEvent, OutgoingRequest, WireConnection, closed_error, deadline_after},
     era::Era,
     error::WireError,
     http::{HttpTransport, legacy_sse::LegacySseTransport},
+    message::RawObject,
     options::{ClientOptions, ConnectTarget, RequestOptions},
     stdio::StdioTransport,
 };
@@ -49,6 +55,9 @@ pub struct McpClient {
     connection: ConnectionOwner,
     era: Era,
     server: ServerDescription,
+    may_speak_other_era: bool,
+    /// Subscriptions to resources at a server of 2026-07-28.
+    resource_listener: ResourceListener,
 }
 
 /// The server's self-description from `initialize` or `server/discover`. Untrusted: use it for display only.
@@ -124,17 +133,20 @@ impl McpClient {
             LegacySseTransport::open(http_client(&options)?, url, headers, options.limits.max_body_bytes).await?;
         let owner = ConnectionOwner(WireConnection::new(ClientTransport::Sse(sse), options));
         stream.start(&owner.0);
-        McpClient::handshake(owner, FirstProbe::Initialize, deadline).await
+        let client = McpClient::handshake(owner, FirstProbe::Initialize, deadline).await?;
+        Ok(McpClient { may_speak_other_era: false, ..client })
     }
 
     /// Runs the handshake, then subscribes to list changes in the modern era.
     async fn handshake(owner: ConnectionOwner, first: FirstProbe, deadline: Instant) -> Result<McpClient, WireError> {
         // If this fails, dropping `owner` ends the connection and its tasks.
-        let HandshakeResult { era, server } = handshake::negotiate(&owner.0, first, deadline).await?;
+        let HandshakeResult { era, server, may_speak_other_era } =
+            handshake::negotiate(&owner.0, first, deadline).await?;
         if era == Era::Modern && owner.0.options.listen {
             change_subscription::start(&owner.0, &server);
         }
-        Ok(McpClient { connection: owner, era, server })
+        let resource_listener = ResourceListener::default();
+        Ok(McpClient { connection: owner, era, server, may_speak_other_era, resource_listener })
     }
 
     /// Returns the negotiated protocol era. Pass it as [`ClientOptions::era`] next time to save a round trip.
@@ -142,12 +154,28 @@ impl McpClient {
         self.era
     }
 
+    /// Whether the server may speak the other era too. False when it has rejected that era during the handshake, and
+    /// over HTTP+SSE, which has one era only.
+    pub fn may_speak_other_era(&self) -> bool {
+        self.may_speak_other_era
+    }
+
+    /// Asks a legacy server over this connection whether it accepts requests of 2026-07-28 as well. False when it
+    /// rejects the question or does not answer in time.
+    pub async fn probe_modern(&self, timeout: Duration) -> bool {
+        let request = OutgoingRequest::new("server/discover", None);
+        let response = self.connection.0.request_once(&request, &RequestOptions::new(timeout)).await;
+        let Ok(Some(result)) = response else { return false };
+        RawObject::parse(&result).is_some_and(|fields| handshake::supports_modern(&fields))
+    }
+
     /// Returns the description that the server sent during the handshake.
     pub fn server(&self) -> &ServerDescription {
         &self.server
     }
 
-    /// Sends any request; `params` must be an object. When the server requires input (`input_required`), the handler
+    /// Sends any request; `params` must be an object. `resources/subscribe` and `resources/unsubscribe`, which
+    /// 2026-07-28 does not have, change a subscription of that version. When the server requires input (`input_required`), the handler
     /// provides it and the request is repeated; without a handler the `input_required` result is returned unchanged.
     pub async fn request(
         &self,
@@ -155,6 +183,9 @@ impl McpClient {
         params: Option<&RawValue>,
         options: &RequestOptions<'_>,
     ) -> Result<Box<RawValue>, WireError> {
+        if self.era == Era::Modern && matches!(method, "resources/subscribe" | "resources/unsubscribe") {
+            return self.change_resource_subscription(method, params, options).await;
+        }
         let request = OutgoingRequest { method, params, headers: options.headers.clone() };
         let handler = options.handler.or(self.connection.0.options.handler.as_ref());
         let result = input_required::request_with_input(&self.connection.0, &request, options, handler).await?;

@@ -39,12 +39,14 @@ use crate::{
     error::WireError,
     http::{HttpTransport, legacy_sse::LegacySseTransport},
     message::{self, IncomingMessage, RawObject},
-    options::{ClientLimits, ClientOptions, NotificationHandler, RequestOptions},
+    options::{ClientLimits, ClientOptions, NotificationHandler, ProgressHandler, RequestOptions},
     stdio::StdioTransport,
 };
 
 /// Maximum time to send a message that expects no response. Such messages have no caller whose deadline would apply.
 const SEND_TIMEOUT: Duration = Duration::from_secs(10);
+/// `_meta` key of a notification that names the subscription it belongs to: the id of the `subscriptions/listen` request.
+pub(crate) const SUBSCRIPTION_KEY: &str = "io.modelcontextprotocol/subscriptionId";
 /// Number of events kept for a receiver that lags; older ones are dropped. Reading from the server never waits for a
 /// receiver.
 const EVENT_CAPACITY: usize = 256;
@@ -59,6 +61,9 @@ pub enum ConnectionEvent {
     /// The connection ended. Always the last event.
     Closed,
 }
+
+/// See [`ProgressHandler`].
+type WeakProgressHandler = std::sync::Weak<dyn Fn(&RawValue) + Send + Sync>;
 
 /// Shared state of a connection. Its tasks hold it by `Arc`; [`WireConnection::end`] stops them.
 ///
@@ -75,6 +80,9 @@ pub(crate) struct WireConnection {
     next_id: AtomicU64,
     /// Requests that wait for a response, by id.
     pending: Mutex<HashMap<u64, PendingRequest>>,
+    /// Progress handlers of calls that became tasks, by the id of the call, which is their progress token. Weak: the
+    /// handler lives as long as its caller waits.
+    task_progress: Mutex<Vec<(u64, WeakProgressHandler)>>,
     /// Requests of a legacy server that are being answered.
     server_requests: server_requests::ActiveServerRequests,
     events: broadcast::Sender<ConnectionEvent>,
@@ -108,6 +116,7 @@ impl WireConnection {
             era: RwLock::new(Era::Legacy(LegacyVersion::LATEST)),
             next_id: AtomicU64::new(1),
             pending: Mutex::default(),
+            task_progress: Mutex::default(),
             server_requests: server_requests::ActiveServerRequests::default(),
             events: broadcast::channel(EVENT_CAPACITY).0,
             ended: CancellationToken::new(),
@@ -242,7 +251,7 @@ impl WireConnection {
 
     /// Handles a notification. `request_handler` returns the handler of the request it belongs to, which takes
     /// precedence over the handler of the connection.
-    fn on_notification(
+    pub(crate) fn on_notification(
         &self,
         method: &str,
         params: Option<&RawValue>,
@@ -253,7 +262,10 @@ impl WireConnection {
             "notifications/progress" => {
                 // The token is the id of the request; some servers send it back as a string.
                 let id = field("progressToken").and_then(|token| token.get().trim_matches('"').parse::<u64>().ok());
-                let handler = id.and_then(|id| self.pending.lock().get(&id)?.progress.clone());
+                let handler = id.and_then(|id| match self.pending.lock().get(&id) {
+                    Some(pending) => pending.progress.clone(),
+                    None => self.find_task_progress(id),
+                });
                 if let (Some(handler), Some(params)) = (handler, params) {
                     handler(params);
                 }
@@ -270,7 +282,20 @@ impl WireConnection {
                     _ => self.server_requests.cancel(id.get()),
                 }
             }
-            "notifications/subscriptions/acknowledged" => {}
+            "notifications/subscriptions/acknowledged" => {
+                // Over stdio the notification is no part of the request's own stream, but it names the request.
+                let subscription = || {
+                    let meta = field("_meta")?;
+                    let meta = RawObject::parse(&meta)?;
+                    let id = meta.get(SUBSCRIPTION_KEY)?;
+                    id.get().trim_matches('"').parse().ok()
+                };
+                let handler = request_handler()
+                    .or_else(|| self.read_pending(subscription(), |pending| pending.on_notification.clone()));
+                if let Some(handler) = handler {
+                    handler(method, params);
+                }
+            }
             "notifications/tools/list_changed" => self.publish(ConnectionEvent::ToolsChanged),
             other => {
                 if let Some(handler) = request_handler().as_ref().or(self.options.on_notification.as_ref()) {
@@ -282,6 +307,19 @@ impl WireConnection {
                 });
             }
         }
+    }
+
+    /// Keeps the progress handler of a call after its response, which may be a task.
+    fn keep_task_progress(&self, id: u64, handler: &ProgressHandler) {
+        let mut handlers = self.task_progress.lock();
+        handlers.retain(|(_, handler)| handler.strong_count() > 0);
+        handlers.push((id, Arc::downgrade(handler)));
+    }
+
+    /// Returns the progress handler of a call that became a task.
+    fn find_task_progress(&self, id: u64) -> Option<ProgressHandler> {
+        let handlers = self.task_progress.lock();
+        handlers.iter().find(|(token, _)| *token == id)?.1.upgrade()
     }
 
     /// Hands the response to the request that waits for it. Unknown ids are ignored: the request may have timed out.

@@ -10,6 +10,8 @@ use std::fmt;
 
 use serde_json::value::RawValue;
 
+use crate::http::challenge::AuthChallenge;
+
 /// Failure of a request or of a connection. `sent` fields tell whether the server may have received the request.
 #[derive(Debug, Clone)]
 pub enum WireError {
@@ -20,6 +22,8 @@ pub enum WireError {
         status: u16,
         /// 401, or 403 with `insufficient_scope`: logging in, or again with more scopes, would help.
         login_helps: bool,
+        /// The login that the server wants.
+        challenge: Box<AuthChallenge>,
     },
     /// Any other unsuccessful HTTP status.
     Status {

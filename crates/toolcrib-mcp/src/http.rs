@@ -16,6 +16,7 @@
 //! Parsing of events is in `sse`, the mapping of statuses to errors in `response`, the transport of 2024-11-05 in
 //! `legacy_sse`.
 
+pub(crate) mod challenge;
 pub(crate) mod legacy_sse;
 pub(crate) mod response;
 pub(crate) mod sse;

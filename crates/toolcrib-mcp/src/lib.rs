@@ -29,6 +29,7 @@ pub use client::{
 pub use connection::ConnectionEvent;
 pub use era::{Era, LegacyVersion};
 pub use error::{RpcError, WireError};
+pub use http::challenge::AuthChallenge;
 pub use options::{
     ClientLimits, ClientOptions, ConnectTarget, NotificationHandler, ProgressHandler, Relay, RequestOptions,
     ServerRequest, ServerRequestHandler,

@@ -137,8 +137,9 @@ pub(crate) fn encode_notification(method: &str, params: Option<&RawValue>) -> Re
 }
 
 /// Encodes `notifications/cancelled` for our request `id`.
-pub(crate) fn encode_cancelled(id: u64) -> Result<String, WireError> {
-    let params = to_raw(&serde_json::json!({ "requestId": id, "reason": "the response is no longer awaited" }))?;
+pub(crate) fn encode_cancelled(id: u64, reason: Option<&str>) -> Result<String, WireError> {
+    let reason = reason.unwrap_or("the response is no longer awaited");
+    let params = to_raw(&serde_json::json!({ "requestId": id, "reason": reason }))?;
     encode_notification("notifications/cancelled", Some(&params))
 }
 

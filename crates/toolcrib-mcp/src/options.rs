@@ -3,7 +3,11 @@
 //! [`ClientOptions`] live as long as the connection, [`RequestOptions`] as long as one request. A callback of the
 //! request takes precedence over the same callback of the connection.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use futures_util::future::BoxFuture;
 use http::HeaderMap;
@@ -43,6 +47,8 @@ pub struct ClientOptions {
     pub limits: ClientLimits,
     /// The era negotiated last time. Saves a round trip if it still holds, and does no harm otherwise.
     pub era: Option<Era>,
+    /// The only era to speak, and in the legacy era the version to offer. `None` negotiates.
+    pub protocol: Option<Era>,
     /// The client capabilities to declare, a JSON object. Declare only what `handler` can answer.
     pub capabilities: Box<RawValue>,
     /// Answers the server's requests, other than `ping`.
@@ -91,6 +97,16 @@ pub struct RequestOptions<'a> {
     pub on_notification: Option<&'a NotificationHandler>,
     /// Set when the request is made on behalf of a client of 2026-07-28.
     pub relay: Option<Relay<'a>>,
+    /// Capabilities to declare to a server of 2026-07-28 with this request, instead of those of the client or the relay.
+    pub capabilities: Option<&'a RawValue>,
+    /// Whether to call a tool as a task, which it may require of clients of 2025-11-25. No effect on a server without
+    /// tasks and in 2026-07-28, where the server decides.
+    pub as_task: bool,
+    /// Reason for the cancellation, set before `cancel` fires; passed on to the server.
+    pub cancel_reason: Option<&'a Arc<OnceLock<String>>>,
+    /// Whether to send the request in the form of 2026-07-28 over a legacy connection. Only for a server that
+    /// [`McpClient::probe_modern`](crate::McpClient::probe_modern) found to accept it.
+    pub modern: bool,
     /// Headers of the request over HTTP. They replace headers of the connection with the same name.
     pub headers: HeaderMap,
 }
@@ -135,6 +151,7 @@ impl ClientOptions {
             handshake_timeout: Duration::from_secs(30),
             limits: ClientLimits::default(),
             era: None,
+            protocol: None,
             capabilities: empty_object(),
             handler: None,
             on_notification: None,
@@ -174,6 +191,10 @@ impl RequestOptions<'_> {
             handler: None,
             on_notification: None,
             relay: None,
+            capabilities: None,
+            as_task: false,
+            cancel_reason: None,
+            modern: false,
             headers: HeaderMap::new(),
         }
     }

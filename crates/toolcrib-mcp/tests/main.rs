@@ -11,6 +11,7 @@ mod client {
     mod stdio;
     mod stdio_errors;
     mod support;
+    mod tasks;
 }
 
 mod server {

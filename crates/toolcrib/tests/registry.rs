@@ -7,6 +7,7 @@ mod calls;
 mod client_requests;
 mod deadlines;
 mod discovery;
+mod eras;
 mod execution_details;
 mod features;
 mod freshness;

@@ -20,7 +20,7 @@ use toolcrib_core::error::Result;
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::manifest::{PackedManifest, PackedTool, SkippedTool, ToolTraits};
 use toolcrib_core::source::SourceId;
-use toolcrib_core::tool::{Hints, SEPARATOR, Tool, ToolName};
+use toolcrib_core::tool::{Hints, SEPARATOR, TaskSupport, Tool, ToolName};
 use toolcrib_schema::Validator;
 
 use crate::render;
@@ -78,6 +78,7 @@ pub struct CallSpec {
     pub execution_spec: Option<Arc<RawValue>>,
     /// Decide whether a call may be retried after it was sent.
     pub hints: Hints,
+    pub task_support: TaskSupport,
 }
 
 impl Segment {
@@ -253,11 +254,13 @@ impl Segment {
         let full_schema = tool.parse_execution_spec().and_then(|spec| spec.input_schema).map(Arc::from);
         // Two calls at once may both get here; the first result is kept and the other one dropped.
         let hints = tool.hints();
+        let task_support = tool.task_support();
         let input_schema: Arc<RawValue> = tool.listing.input_schema.into();
         Ok(entry.call_spec.get_or_init(|| {
             Arc::new(CallSpec {
                 validator: Validator::new(full_schema.unwrap_or_else(|| input_schema.clone())),
                 hints,
+                task_support,
                 input_schema,
                 execution_spec: tool.execution_spec.map(Into::into),
             })

@@ -44,6 +44,8 @@ pub(crate) enum FirstProbe {
 pub(crate) struct HandshakeResult {
     pub(crate) era: Era,
     pub(crate) server: ServerDescription,
+    /// False when the server has rejected the request of the other era.
+    pub(crate) may_speak_other_era: bool,
 }
 
 /// Tries `first`, then the request of the other era if the server answered with an error. Afterwards the connection is
@@ -53,10 +55,19 @@ pub(crate) async fn negotiate(
     first: FirstProbe,
     deadline: Instant,
 ) -> Result<HandshakeResult, WireError> {
+    let fallback = |handshake: HandshakeResult| HandshakeResult { may_speak_other_era: false, ..handshake };
+    match connection.options.protocol {
+        Some(Era::Legacy(_)) => return initialize(connection, deadline).await,
+        Some(Era::Modern) => {
+            let unsupported = || WireError::Protocol(format!("it does not support version `{MODERN_VERSION}`"));
+            return discover(connection, deadline).await?.ok_or_else(unsupported);
+        }
+        None => {}
+    }
     match first {
         FirstProbe::Initialize => match initialize(connection, deadline).await {
             Err(error) if suggests_other_era(&error) => match discover(connection, deadline).await {
-                Ok(Some(handshake)) => Ok(handshake),
+                Ok(Some(handshake)) => Ok(fallback(handshake)),
                 // Report the error of `initialize`: most servers are legacy, so it names the actual problem.
                 Ok(None) | Err(_) => Err(error),
             },
@@ -68,7 +79,7 @@ pub(crate) async fn negotiate(
             let probe_deadline = now + deadline.saturating_duration_since(now) / 2;
             match discover(connection, probe_deadline).await? {
                 Some(handshake) => Ok(handshake),
-                None => initialize(connection, deadline).await,
+                None => initialize(connection, deadline).await.map(fallback),
             }
         }
     }
@@ -81,13 +92,17 @@ pub(crate) async fn initialize(
     deadline: Instant,
 ) -> Result<HandshakeResult, WireError> {
     let options = &connection.options;
+    let offered = match options.protocol {
+        Some(Era::Legacy(version)) => version,
+        Some(Era::Modern) | None => LegacyVersion::LATEST,
+    };
     let params = to_raw(&json!({
-        "protocolVersion": LegacyVersion::LATEST.as_str(),
+        "protocolVersion": offered.as_str(),
         "capabilities": &options.capabilities,
         "clientInfo": { "name": options.client_name, "version": options.client_version },
     }))?;
     // Set before the request, whose encoding and headers depend on it; `discover` may have left the modern era.
-    connection.set_era(Era::Legacy(LegacyVersion::LATEST));
+    connection.set_era(Era::Legacy(offered));
     let result = send_request(connection, "initialize", Some(&params), deadline).await?;
     let fields = RawObject::parse(&result).ok_or_else(|| not_mcp_error("initialize", &result))?;
     // The version is the only required field; others may be missing.
@@ -121,7 +136,8 @@ pub(crate) async fn initialize(
         // and a timeout is no error.
         let _ = timeout(LISTEN_START_TIMEOUT, wait_opened).await;
     }
-    Ok(HandshakeResult { era, server: describe_server(&fields, fields.get("serverInfo")) })
+    let server = describe_server(&fields, fields.get("serverInfo"));
+    Ok(HandshakeResult { era, server, may_speak_other_era: true })
 }
 
 /// Sends `server/discover`; returns `None` when the server turns out to be a legacy one. An error means that
@@ -151,17 +167,21 @@ async fn discover(connection: &Arc<WireConnection>, deadline: Instant) -> Result
     };
     // Some legacy servers answer any method with an empty result.
     let Some(fields) = RawObject::parse(&result) else { return Ok(None) };
-    let versions: Vec<String> = fields
-        .get("supportedVersions")
-        .and_then(|versions| serde_json::from_str(versions.get()).ok())
-        .unwrap_or_default();
-    if !versions.iter().any(|version| version == MODERN_VERSION) {
+    if !supports_modern(&fields) {
         return Ok(None);
     }
     // The specification puts `serverInfo` into `_meta`; the top level, where `initialize` has it, is accepted too.
     let meta = fields.get("_meta").and_then(RawObject::parse).unwrap_or_default();
     let info = meta.get("io.modelcontextprotocol/serverInfo").or_else(|| fields.get("serverInfo"));
-    Ok(Some(HandshakeResult { era: Era::Modern, server: describe_server(&fields, info) }))
+    let server = describe_server(&fields, info);
+    Ok(Some(HandshakeResult { era: Era::Modern, server, may_speak_other_era: true }))
+}
+
+/// Whether the result of `server/discover` names 2026-07-28 as supported.
+pub(super) fn supports_modern(fields: &RawObject<'_>) -> bool {
+    let versions = fields.get("supportedVersions");
+    let versions: Option<Vec<String>> = versions.and_then(|versions| serde_json::from_str(versions.get()).ok());
+    versions.is_some_and(|versions| versions.iter().any(|version| version == MODERN_VERSION))
 }
 
 /// Sends one handshake request without session renewal, which would call the handshake again.

@@ -34,9 +34,10 @@ pub(super) async fn request_with_input(
     options: &RequestOptions<'_>,
     handler: Option<&ServerRequestHandler>,
 ) -> Result<Box<RawValue>, WireError> {
+    let is_modern = connection.era() == Era::Modern || options.modern;
     let mut result = connection.request(request, options).await?;
     for _ in 0..MAX_INPUT_ROUNDS {
-        let Some(required) = parse_input_required(connection, request, &result)? else { return Ok(result) };
+        let Some(required) = parse_input_required(is_modern, request, &result)? else { return Ok(result) };
         // When relaying, the downstream client answers: return `input_required` to it unchanged.
         if options.relay.is_some() || (handler.is_none() && required.input_requests.is_some()) {
             return Ok(result);
@@ -45,7 +46,7 @@ pub(super) async fn request_with_input(
         let next_round = OutgoingRequest { params: Some(&params), ..request.clone() };
         result = connection.request(&next_round, options).await?;
     }
-    match parse_input_required(connection, request, &result)? {
+    match parse_input_required(is_modern, request, &result)? {
         None => Ok(result),
         Some(_) => Err(WireError::Protocol(format!("it asked for input more than {MAX_INPUT_ROUNDS} times"))),
     }
@@ -66,13 +67,13 @@ struct InputRequiredResult<'a> {
 
 /// Parses a result that requires input; `None` for a complete one.
 fn parse_input_required<'a>(
-    connection: &WireConnection,
+    is_modern: bool,
     request: &OutgoingRequest<'_>,
     result: &'a RawValue,
 ) -> Result<Option<InputRequiredResult<'a>>, WireError> {
     // The specification allows `input_required` for these methods only; other results are not parsed at all.
     let may_require_input = matches!(request.method, "tools/call" | "prompts/get" | "resources/read");
-    if !may_require_input || connection.era() != Era::Modern {
+    if !may_require_input || !is_modern {
         return Ok(None);
     }
     let fields: InputRequiredResult<'a> = serde_json::from_str(result.get())
@@ -84,6 +85,8 @@ fn parse_input_required<'a>(
             Err(WireError::Protocol(message.to_owned()))
         }
         Some("input_required") => Ok(Some(fields)),
+        // The caller waits for it; see `tasks`.
+        Some("task") if request.method == "tools/call" => Ok(None),
         Some(other) => Err(WireError::Protocol(format!("unknown result type `{}`", sanitize_excerpt(other)))),
     }
 }
@@ -98,8 +101,23 @@ async fn next_round_params(
     let mut params = request.params.and_then(RawObject::parse).unwrap_or_default();
     // Answers and state of an earlier round are not valid in this one.
     params.retain(|key| !matches!(key, "inputResponses" | "requestState"));
-    if let (Some(inputs), Some(handler)) = (&required.input_requests, handler) {
-        let mut responses = RawObject::default();
+    if required.input_requests.is_some() && handler.is_some() {
+        params.set("inputResponses", answer_requests(&required.input_requests, options, handler).await?);
+    }
+    if let Some(state) = required.request_state {
+        params.set("requestState", state.to_owned());
+    }
+    params.to_raw()
+}
+
+/// Returns the handler's answers to the requests of a server, by key; an empty object without a handler.
+pub(super) async fn answer_requests(
+    inputs: &Option<RawObject<'_>>,
+    options: &RequestOptions<'_>,
+    handler: Option<&ServerRequestHandler>,
+) -> Result<Box<RawValue>, WireError> {
+    let mut responses = RawObject::default();
+    if let (Some(inputs), Some(handler)) = (inputs, handler) {
         // One after the other, because a handler may ask a person.
         for (key, input) in inputs.iter() {
             let input = RawObject::parse(input).unwrap_or_default();
@@ -114,10 +132,6 @@ async fn next_round_params(
             };
             responses.set(key, response);
         }
-        params.set("inputResponses", responses.to_raw()?);
     }
-    if let Some(state) = required.request_state {
-        params.set("requestState", state.to_owned());
-    }
-    params.to_raw()
+    responses.to_raw()
 }

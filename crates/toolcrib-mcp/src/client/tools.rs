@@ -10,7 +10,7 @@ use http::HeaderMap;
 use serde_json::value::RawValue;
 
 use super::{
-    McpClient, input_required,
+    McpClient,
     lists::{ItemList, ListMethod},
 };
 use crate::{
@@ -18,7 +18,7 @@ use crate::{
     era::Era,
     error::WireError,
     headers,
-    message::{RawObject, to_raw},
+    message::{RawObject, empty_object, to_raw},
     options::RequestOptions,
 };
 
@@ -85,7 +85,7 @@ impl McpClient {
     }
 
     /// Calls a tool. Over HTTP of 2026-07-28, arguments that `input_schema` marks with `x-mcp-header` are sent as
-    /// headers too, so pass it there. `meta` is forwarded, except for hop-by-hop keys such as the progress token.
+    /// headers too, so pass it there. Waits for a task if the server makes one. `meta` is forwarded, except for hop-by-hop keys such as the progress token.
     pub async fn call_tool(
         &self,
         name: &str,
@@ -100,6 +100,10 @@ impl McpClient {
         if let Some(meta) = meta {
             params.set_borrowed("_meta", meta);
         }
+        let as_task = options.as_task && self.offers_tool_tasks();
+        if as_task {
+            params.set("task", empty_object());
+        }
         let params = params.to_raw()?;
         let mut headers = match input_schema {
             Some(schema) if self.sends_argument_headers() => headers::argument_headers(schema, arguments),
@@ -109,7 +113,7 @@ impl McpClient {
         headers.extend(options.headers.clone());
         let request = OutgoingRequest { method: "tools/call", params: Some(&params), headers };
         let handler = options.handler.or(self.connection.0.options.handler.as_ref());
-        input_required::request_with_input(&self.connection.0, &request, options, handler).await
+        self.call_with_tasks(&request, options, handler).await
     }
 
     /// Whether argument headers (`Mcp-Param-*`) are part of this transport and era.

@@ -43,8 +43,10 @@ impl WireConnection {
         options: &RequestOptions<'_>,
         send_state: Arc<SendState>,
     ) -> Result<OutgoingMessage<'a>, WireError> {
-        // `initialize` exists in the legacy era only and has no version in `_meta`.
-        let modern = self.era() == Era::Modern && request.method != "initialize";
+        // `initialize` exists in the legacy era only and has no version in `_meta`, `server/discover` in the modern one.
+        let modern = (self.era() == Era::Modern && request.method != "initialize")
+            || options.modern
+            || request.method == "server/discover";
         let mut headers = request.headers.clone();
         let params = self.encode_params(id, request, modern, options, &mut headers)?;
         let text = message::encode_request(id, request.method, params.as_deref())?;
@@ -85,7 +87,8 @@ impl WireConnection {
         }
         if modern {
             self.client_meta.iter().for_each(|(key, value)| meta.set_borrowed(key, value));
-            let capabilities = options.relay.map_or(&*self.options.capabilities, |relay| relay.capabilities);
+            let declared = || options.relay.map_or(&*self.options.capabilities, |relay| relay.capabilities);
+            let capabilities = options.capabilities.unwrap_or_else(declared);
             meta.set_borrowed("io.modelcontextprotocol/clientCapabilities", capabilities);
         }
         if let Some(relay) = options.relay.filter(|_| modern) {

@@ -9,7 +9,7 @@
 //! ```
 
 use std::sync::{
-    Arc,
+    Arc, OnceLock,
     atomic::{AtomicU8, Ordering},
 };
 
@@ -44,6 +44,8 @@ pub(super) struct InFlightRequest {
     pub(super) send_state: Arc<SendState>,
     /// Whether the server may be notified of a cancellation.
     cancellable: bool,
+    /// Reason that the caller gave for cancelling, if any.
+    cancel_reason: Option<Arc<OnceLock<String>>>,
 }
 
 impl InFlightRequest {
@@ -69,7 +71,8 @@ impl Drop for InFlightRequest {
         // the race with the writer: either it never sends the message, or the server is notified.
         let cancelled_before_sending = self.send_state.cancel();
         if unanswered && !cancelled_before_sending && self.cancellable {
-            self.connection.notify_cancelled(self.id);
+            let reason = self.cancel_reason.as_ref().and_then(|reason| reason.get());
+            self.connection.notify_cancelled(self.id, reason.map(String::as_str));
         }
     }
 }
@@ -90,6 +93,9 @@ impl WireConnection {
             handler: options.handler.cloned(),
             on_notification: options.on_notification.cloned(),
         };
+        if let Some(progress) = options.progress.filter(|_| options.as_task) {
+            self.keep_task_progress(id, progress);
+        }
         self.pending.lock().insert(id, pending);
         // Checked after the insertion: `end` clears the table once, and would miss a request inserted later.
         if self.is_ended() {
@@ -98,7 +104,14 @@ impl WireConnection {
         }
         // The specification forbids cancelling `initialize`.
         let cancellable = request.method != "initialize";
-        Ok((InFlightRequest { id, connection: self.clone(), send_state: Arc::default(), cancellable }, receiver))
+        let in_flight = InFlightRequest {
+            id,
+            connection: self.clone(),
+            send_state: Arc::default(),
+            cancellable,
+            cancel_reason: options.cancel_reason.cloned(),
+        };
+        Ok((in_flight, receiver))
     }
 }
 

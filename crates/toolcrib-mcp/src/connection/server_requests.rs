@@ -111,8 +111,8 @@ impl WireConnection {
     }
 
     /// Notifies the server that a request is cancelled. Called from `drop`, so it does not wait.
-    pub(super) fn notify_cancelled(self: &Arc<Self>, id: u64) {
-        let Ok(text) = message::encode_cancelled(id) else { return };
+    pub(super) fn notify_cancelled(self: &Arc<Self>, id: u64, reason: Option<&str>) {
+        let Ok(text) = message::encode_cancelled(id, reason) else { return };
         match &self.transport {
             ClientTransport::Stdio(stdio) => stdio.try_send(text),
             // In 2026-07-28, closing the response stream cancels the request.

@@ -10,6 +10,7 @@ use http::header;
 use reqwest::{Client, Response, redirect};
 use url::Url;
 
+use super::challenge::parse_challenges;
 use crate::{
     error::{WireError, sanitize_excerpt},
     message::{self, IncomingMessage},
@@ -73,8 +74,9 @@ pub(crate) async fn read_body(mut response: Response, limit: usize) -> Result<St
 pub(crate) async fn error_from_response(response: Response, limit: usize) -> WireError {
     let status = response.status().as_u16();
     if matches!(status, 401 | 403) {
-        let login_helps = status == 401 || needs_more_scope(&response);
-        return WireError::Unauthorized { status, login_helps };
+        let challenge = Box::new(parse_challenges(response.headers()));
+        let login_helps = status == 401 || challenge.needs_more_scope;
+        return WireError::Unauthorized { status, login_helps, challenge };
     }
     let retry_after = response.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
     let retry_after = retry_after.map(sanitize_excerpt);
@@ -97,12 +99,6 @@ pub(crate) async fn error_from_response(response: Response, limit: usize) -> Wir
         }
         _ => WireError::Status { status, body: sanitize_excerpt(&body), retry_after },
     }
-}
-
-/// Whether the challenge (RFC 6750) says that the token is valid but lacks a scope.
-fn needs_more_scope(response: &Response) -> bool {
-    let challenges = response.headers().get_all(header::WWW_AUTHENTICATE).iter();
-    challenges.filter_map(|challenge| challenge.to_str().ok()).any(|challenge| challenge.contains("insufficient_scope"))
 }
 
 /// Maps a request that got no response to an error.

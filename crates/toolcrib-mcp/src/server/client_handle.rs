@@ -5,7 +5,7 @@
 //! the request in progress, and the answer a separate message; to a client of 2026-07-28 it is an `input_required`
 //! result (`input_required`), and the answer part of the repeated request.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde_json::{json, value::RawValue};
 use tokio::time::timeout;
@@ -30,6 +30,11 @@ impl ClientHandle {
     /// Creates the handle of a request.
     pub(super) fn new(request: Arc<Request>) -> ClientHandle {
         ClientHandle { request }
+    }
+
+    /// Returns the client's reason for cancelling the request; it is set before the request's token fires.
+    pub fn cancel_reason(&self) -> Arc<OnceLock<String>> {
+        self.request.cancel_reason().clone()
     }
 
     /// Whether the client sent a progress token and can receive progress.
@@ -149,7 +154,7 @@ struct ClientQuestionGuard<'a> {
 impl Drop for ClientQuestionGuard<'_> {
     fn drop(&mut self) {
         if self.client_requests.close_question(self.id) {
-            self.client.request.try_send(|_| message::encode_cancelled(self.id), MessagePriority::Required);
+            self.client.request.try_send(|_| message::encode_cancelled(self.id, None), MessagePriority::Required);
         }
     }
 }

@@ -6,7 +6,7 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -17,18 +17,26 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    error::RpcError,
+    error::{RpcError, sanitize_excerpt},
     message::{IncomingMessage, RawObject},
 };
 
 /// A client's answer to a question.
 pub(super) type ClientResponse = Result<Box<RawValue>, RpcError>;
 
+/// Cancellation of a request by its client.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Cancellation {
+    pub(super) token: CancellationToken,
+    /// The client's reason, set before the token fires.
+    pub(super) reason: Arc<OnceLock<String>>,
+}
+
 /// Requests in progress and unanswered questions of one session or byte stream.
 #[derive(Debug, Default)]
 pub(super) struct ClientRequests {
-    /// Cancellation tokens of the requests in progress, by the raw JSON of their ids.
-    running: Mutex<HashMap<String, CancellationToken>>,
+    /// Requests in progress, by the raw JSON of their ids.
+    running: Mutex<HashMap<String, Cancellation>>,
     /// Questions to a legacy client that wait for a response, by our id.
     open_questions: Mutex<HashMap<u64, oneshot::Sender<ClientResponse>>>,
     /// Ids of questions count from 1 per client, independent of the client's own ids.
@@ -49,7 +57,7 @@ impl RequestId {
     pub(super) fn register(
         value: Box<RawValue>,
         client_requests: Option<&Arc<ClientRequests>>,
-        cancel: &CancellationToken,
+        cancel: &Cancellation,
         max: usize,
     ) -> Result<RequestId, RpcError> {
         if let Some(client_requests) = client_requests {
@@ -73,7 +81,7 @@ impl Drop for RequestId {
 }
 
 impl ClientRequests {
-    fn register(&self, id: &RawValue, cancel: &CancellationToken, max: usize) -> Result<(), RpcError> {
+    fn register(&self, id: &RawValue, cancel: &Cancellation, max: usize) -> Result<(), RpcError> {
         let mut running = self.running.lock();
         if running.len() >= max {
             return Err(RpcError::new(RpcError::INTERNAL, format!("more than {max} requests at once")));
@@ -101,7 +109,11 @@ impl ClientRequests {
                 // Compared as raw JSON, like the keys of the table. An unknown id is ignored: the request may have
                 // ended just now.
                 if let Some(cancel) = params.get("requestId").and_then(|id| running.get(id.get())) {
-                    cancel.cancel();
+                    if let Some(reason) = params.get_string("reason") {
+                        // Set once: a repeated cancellation does not change it.
+                        let _ = cancel.reason.set(sanitize_excerpt(&reason));
+                    }
+                    cancel.token.cancel();
                 }
             }
             IncomingMessage::Response { id, outcome } => {

@@ -17,7 +17,7 @@
 //! Nothing may follow the response. The route is therefore taken out of the phase, under its lock, before the response
 //! is sent; `try_send` holds the lock while it sends, and `send` is awaited by the work that produces the response.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use http::Extensions;
 use parking_lot::Mutex;
@@ -30,7 +30,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     McpPeer,
-    client_requests::{ClientRequests, RequestId},
+    client_requests::{Cancellation, ClientRequests, RequestId},
     envelope,
     event_buffer::{EventBuffer, MessagePriority, ResponseKind},
     input_required::{self, ClientQuestions},
@@ -81,7 +81,7 @@ pub(super) struct Request {
     method: String,
     /// The tool, prompt or resource that the request is about.
     name: Option<String>,
-    cancel: CancellationToken,
+    cancel: Cancellation,
     client_requests: Option<Arc<ClientRequests>>,
     can_stream: bool,
     wants_logs: bool,
@@ -123,7 +123,7 @@ impl Request {
         let ClientContext { peer, client_requests, ended, .. } = client;
         // A child, so that the end of the session or stream cancels all its requests, and one request cancels itself
         // only.
-        let cancel = ended.child_token();
+        let cancel = Cancellation { token: ended.child_token(), reason: Arc::default() };
         let id = RequestId::register(id, client_requests.as_ref(), &cancel, shared.options.max_requests_per_client)?;
         let route = Route { id, progress_token: params.progress_token, sink };
         Ok(Arc::new(Request {
@@ -170,13 +170,13 @@ impl Request {
         let question = input_required::encode_question(method, params)?;
         let answer = match &mut *self.phase.lock() {
             Phase::Running { questions, .. } | Phase::Suspended { questions, .. } => questions.add(method, question),
-            Phase::Ended { .. } if self.cancel.is_cancelled() => return Err(request_cancelled_error()),
+            Phase::Ended { .. } if self.cancel.token.is_cancelled() => return Err(request_cancelled_error()),
             Phase::Ended { .. } => return Err(request_ended_error()),
         };
         self.wake.notify_one();
         answer.await.unwrap_or_else(|_| {
             // The question was dropped with the end of the request.
-            Err(if self.cancel.is_cancelled() {
+            Err(if self.cancel.token.is_cancelled() {
                 request_cancelled_error()
             } else {
                 RpcError::new(RpcError::INTERNAL, "the client did not answer in time")
@@ -256,7 +256,7 @@ impl Request {
             };
             tokio::select! {
                 () = self.wake.notified() => {}
-                () = self.cancel.cancelled() => return false,
+                () = self.cancel.token.cancelled() => return false,
                 () = sleep_until(deadline) => return false,
             }
         }
@@ -315,7 +315,7 @@ impl Request {
             *phase = Phase::Ended { id };
             questions
         };
-        self.cancel.cancel();
+        self.cancel.token.cancel();
         // After the cancellation, so that the service sees it as the reason why its questions get no answers.
         drop(questions);
     }
@@ -366,7 +366,12 @@ impl Request {
 
     /// Fires when the client cancels the request or disconnects.
     pub(super) fn cancellation(&self) -> &CancellationToken {
-        &self.cancel
+        &self.cancel.token
+    }
+
+    /// Returns the place of the client's reason for cancelling the request.
+    pub(super) fn cancel_reason(&self) -> &Arc<OnceLock<String>> {
+        &self.cancel.reason
     }
 
     /// Returns the requests of the same client, at which a legacy client's answers to questions arrive; `None` for a

@@ -21,12 +21,10 @@ use super::{
     request::{Request, request_ended_error},
 };
 use crate::{
+    connection::SUBSCRIPTION_KEY,
     error::RpcError,
     message::{self, RawObject, to_raw},
 };
-
-/// `_meta` key that names the subscription a notification belongs to.
-const SUBSCRIPTION_KEY: &str = "io.modelcontextprotocol/subscriptionId";
 
 /// The changes that a subscription asks for, and in the acknowledgement those that it gets. Unknown keys are ignored.
 #[derive(Debug, Default, Deserialize, Serialize)]

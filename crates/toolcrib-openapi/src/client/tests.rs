@@ -50,6 +50,7 @@ fn build_call(execution: ExecutionMode, arguments: &Value, context: CallContext)
         execution_spec: Some(Box::leak(to_raw_value(&spec).unwrap())),
         meta: None,
         is_idempotent,
+        requires_task: false,
         deadline: CallDeadline::after(Duration::from_secs(60)),
         context: Box::leak(Box::new(context)),
         span: None,

@@ -15,6 +15,7 @@ use toolcrib::catalog::render::mcp;
 use toolcrib::catalog::token_count;
 use toolcrib::core::json::describe_error;
 use toolcrib::core::text::sanitize_truncated;
+use toolcrib::core::tool::TaskSupport;
 use toolcrib::registry::ToolView;
 use toolcrib::{Error, Principal};
 use toolcrib_mcp::server::McpRequest;
@@ -87,10 +88,10 @@ impl McpService {
     }
 }
 
-/// Renders a tool as in `tools/list`, with the complete schemas that a list may omit.
+/// Renders a tool as in `tools/list`, with all fields of its source and the complete schemas that a list may omit.
 fn render_full(listings: &Listings, tool: &ToolView) -> Result<String, Error> {
     let mut text = String::new();
-    mcp::push_tool(tool.name.as_str(), &listings.view().find(tool.name.as_str())?.with_full_schemas()?, &mut text);
+    mcp::push_definition(tool.name.as_str(), &listings.view().find(tool.name.as_str())?.with_full_schemas()?, &mut text);
     Ok(text)
 }
 
@@ -127,6 +128,9 @@ fn render_compact(tool: &ToolView) -> String {
     }
     for line in lines {
         is_incomplete |= !add(line, &mut text);
+    }
+    if tool.tool.task_support() == TaskSupport::Required {
+        text.push_str("\n(runs as a task; the call returns when it has ended)");
     }
     // Not part of the budget: without this line an agent would take the short form for all there is.
     if is_incomplete {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use http::Extensions;
 use tokio::sync::watch;
-use toolcrib::call::{ClientId, McpCapability};
+use toolcrib::call::{ClientId, EraPreference, McpCapability};
 use toolcrib::config::Expose;
 use toolcrib::core::features::{Feature, FeatureKind, FeatureList};
 use toolcrib::core::fingerprint::Fingerprint;
@@ -20,7 +20,7 @@ use toolcrib::core::json::{RawFields, raw_string};
 use toolcrib::core::text::sanitize_truncated;
 use toolcrib::core::tool::SEPARATOR;
 use toolcrib::{CallContext, Error, Registry, SourceId};
-use toolcrib_mcp::RpcError;
+use toolcrib_mcp::{Era, RpcError};
 use toolcrib_mcp::server::McpRequest;
 
 use super::client_state::{ClientList, ClientStates};
@@ -229,10 +229,29 @@ pub(super) fn client_context(request: &McpRequest) -> CallContext {
     CallContext {
         caller: request_caller(&request.extensions, request.peer.name.as_deref()),
         cancel: request.cancel.clone(),
+        cancel_reason: Some(request.client.cancel_reason()),
         client: Some(ClientId(request.peer.id)),
         stateless: request.peer.is_stateless,
+        era: preferred_era(request),
         ..CallContext::default()
     }
+}
+
+/// Returns the era of a source in which the client has all that it supports. Every source has what a legacy client uses
+/// that answers no questions; for a client of 2026-07-28 also the capabilities that a source sees depend on it.
+fn preferred_era(request: &McpRequest) -> EraPreference {
+    let is_subscription = matches!(request.method.as_str(), "resources/subscribe" | "resources/unsubscribe");
+    match request.peer.era {
+        Era::Modern => EraPreference::Modern,
+        Era::Legacy(_) if is_subscription || answers_questions(&request.peer.capabilities) => EraPreference::Legacy,
+        Era::Legacy(_) => EraPreference::Any,
+    }
+}
+
+/// True when a client can be asked for something. A search in the text, because this runs with each call; a match at a
+/// deeper level only prefers an era without need.
+fn answers_questions(capabilities: &RawValue) -> bool {
+    [r#""sampling""#, r#""elicitation""#, r#""roots""#].iter().any(|key| capabilities.get().contains(key))
 }
 
 /// `NOT_FOUND` for an item that no source offers; `what` is its kind, such as `prompt`.

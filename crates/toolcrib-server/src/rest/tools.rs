@@ -127,6 +127,7 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
         ("path", nullable(text())),
         ("url_template", nullable(text())),
         ("security", json!({ "type": "array", "items": { "type": "object", "additionalProperties": string_array() } })),
+        ("task_support", nullable(string_enum(&["forbidden", "optional", "required"]))),
     ]);
     let details = object_schema(&[
         ("output_schema", types(&["object", "boolean", "null"])),

@@ -21,6 +21,7 @@ mod target;
 mod active_calls;
 mod call_failure;
 mod discovery;
+mod login_hint;
 
 mod subscription_requests;
 mod subscriptions;
@@ -30,6 +31,7 @@ mod stderr_tail;
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -38,12 +40,12 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use toolcrib_connector::{
-    CallFailure, Connector, Discovered, Discovery, SourceRequest, SourceSubscriptions, ToolCall, ToolResult,
+    CallFailure, Connector, Discovered, Discovery, EraPreference, SourceRequest, SourceSubscriptions, ToolCall, ToolResult,
 };
 use toolcrib_core::json::{RawFields, raw_string};
-use toolcrib_core::source::Lifecycle;
+use toolcrib_core::source::{Lifecycle, SourceKind};
 use toolcrib_core::{Code, Error, Result, Source};
-use toolcrib_mcp::{Era, McpClient, Relay, RequestOptions, WireError};
+use toolcrib_mcp::{Era, LegacyVersion, McpClient, Relay, RequestOptions, WireError};
 
 use crate::clock::format_limit;
 use crate::connector::{CallContext, CallDeadline, ClientId};
@@ -52,10 +54,14 @@ use crate::options::RegistryOptions;
 use crate::secret::{ReferenceValues, SourceReferences};
 use crate::trace::Trace;
 use active_calls::PendingQuestions;
-use connection::{Lifetime, McpConnection};
-use connection_pool::{ConnectionPool, PooledConnection};
+use connection::{HandshakeEra, Lifetime, McpConnection};
+use connection_pool::{ConnectionPool, EraChoice, PooledConnection};
+use login_hint::LoginHint;
 
 pub(crate) use target::McpHttpClients;
+
+/// Legacy version that is offered to servers.
+const LEGACY_ERA: Era = Era::Legacy(LegacyVersion::LATEST);
 
 /// Maximum number of times that a request is sent when its connection closes. A server that dies on this very request
 /// must not be started over and over.
@@ -75,8 +81,12 @@ pub(crate) struct McpConnector {
     references: Arc<SourceReferences>,
     /// Open connections; see `ConnectionPool` for how `lifecycle` selects one.
     pool: ConnectionPool,
-    /// Protocol version of the last connection; saves the probe on the next one.
-    era: parking_lot::Mutex<Option<String>>,
+    /// Protocol version of the last connection that was opened without a preferred era; saves the probe on the next one.
+    era: parking_lot::Mutex<Option<Era>>,
+    /// Whether a remote server has refused a legacy connection that a client preferred.
+    refuses_legacy: AtomicBool,
+    /// The login that the server wants, and when that was found out.
+    login_hint: parking_lot::Mutex<Option<(Instant, LoginHint)>>,
     /// Held by the one task that runs [`Connector::maintain`].
     maintenance_lock: tokio::sync::Mutex<()>,
     /// Tasks that close temporary connections after a failed request.
@@ -116,6 +126,8 @@ impl McpConnector {
             references,
             pool: ConnectionPool::default(),
             era: parking_lot::Mutex::default(),
+            refuses_legacy: AtomicBool::new(false),
+            login_hint: parking_lot::Mutex::default(),
             maintenance_lock: tokio::sync::Mutex::default(),
             closing_tasks: TaskTracker::new(),
             shutdown: CancellationToken::new(),
@@ -136,28 +148,107 @@ impl McpConnector {
         self.closing_tasks.spawn(async move { connection.close_or_kill(&closed).await });
     }
 
-    /// Opens a connection and remembers its protocol version. `references` are the values that a discovery has read;
-    /// without them they are read now.
+    /// Opens a connection. Without a preferred era it remembers the protocol version. `references` are the values that a
+    /// discovery has read; without them they are read now.
     async fn connect(
         &self,
+        era: EraChoice,
         timeout: Duration,
         lifetime: Lifetime,
         references: Option<&ReferenceValues>,
     ) -> Result<Arc<McpConnection>, CallFailure> {
-        // Copied out: the lock must not be held while connecting, which may take as long as the whole timeout.
-        let era = self.era.lock().clone();
-        let connection = match references {
-            Some(references) => McpConnection::connect(self, references, era, timeout, lifetime).await?,
-            None => McpConnection::connect(self, &self.references.read().await, era, timeout, lifetime).await?,
+        let read;
+        let references = match references {
+            Some(references) => references,
+            None => {
+                read = self.references.read().await;
+                &read
+            }
         };
-        *self.era.lock() = Some(connection.era());
-        Ok(connection)
+        let connect = |era, lifetime| McpConnection::connect(self, references, era, timeout, lifetime);
+        let only = |era| HandshakeEra { hint: None, only: Some(era) };
+        // Copied out: the lock must not be held while connecting, which may take as long as the whole timeout.
+        let hint = *self.era.lock();
+        let negotiated = HandshakeEra { hint, only: None };
+        let fixed = self.source.settings.protocol.and_then(|version| version.as_str().parse::<Era>().ok());
+        match (fixed, era) {
+            (Some(fixed), _) => connect(only(fixed), lifetime).await,
+            (None, EraChoice::Only(era)) => connect(only(era), lifetime).await,
+            (None, EraChoice::Preferred(EraPreference::Legacy)) if self.may_prefer_legacy(hint) => {
+                match connect(only(LEGACY_ERA), lifetime.clone()).await {
+                    Err(failure) if !matches!(failure, CallFailure::Inconclusive(_)) => {
+                        let connection = connect(negotiated, lifetime).await?;
+                        connection.rule_out_other_era();
+                        self.refuses_legacy.store(true, Ordering::Relaxed);
+                        Ok(connection)
+                    }
+                    connected => connected,
+                }
+            }
+            (None, EraChoice::Preferred(preference)) => {
+                let connection = connect(negotiated, lifetime).await?;
+                if preference == EraPreference::Any || hint.is_none() {
+                    *self.era.lock() = Some(connection.client.era());
+                }
+                Ok(connection)
+            }
+        }
+    }
+
+    /// Whether a connection for a client that prefers the legacy era should be opened in that era first. A process is
+    /// asked for the legacy era first in any case, and HTTP+SSE has no other.
+    fn may_prefer_legacy(&self, known: Option<Era>) -> bool {
+        matches!(self.source.kind, SourceKind::Http(_))
+            && !matches!(known, Some(Era::Legacy(_)))
+            && !self.refuses_legacy.load(Ordering::Relaxed)
+    }
+
+    /// Returns the connection that serves a caller, and its pool entry: that of `pooled`, or if the caller needs the
+    /// other era and the server speaks it, one in that era. A process serves both eras over its one connection, if at
+    /// all.
+    async fn connection_for(
+        &self,
+        pooled: &Arc<PooledConnection>,
+        preference: EraPreference,
+        timeout: Duration,
+    ) -> Result<(Arc<PooledConnection>, Arc<McpConnection>), CallFailure> {
+        let connection = self.get_or_connect(pooled, EraChoice::Preferred(preference), timeout, None).await?;
+        if connection.suits(preference) {
+            return Ok((pooled.clone(), connection));
+        }
+        let era = match preference {
+            EraPreference::Modern => Era::Modern,
+            EraPreference::Legacy | EraPreference::Any => LEGACY_ERA,
+        };
+        if connection.is_process() {
+            // Started as a server of 2026-07-28, it has refused the legacy handshake.
+            if era != Era::Modern || !connection.probe_modern().await {
+                connection.rule_out_other_era();
+            }
+            return Ok((pooled.clone(), connection));
+        }
+        // The connection of a client of its own was opened in the client's era.
+        if !Arc::ptr_eq(pooled, &self.pool.shared) {
+            return Ok((pooled.clone(), connection));
+        }
+        match self.get_or_connect(&self.pool.other_era, EraChoice::Only(era), timeout, None).await {
+            Ok(other) => Ok((self.pool.other_era.clone(), other)),
+            Err(failure) => {
+                if !matches!(failure, CallFailure::Inconclusive(_)) {
+                    connection.rule_out_other_era();
+                }
+                let error = self.references.redactor().redact_error(failure.into_error());
+                tracing::debug!(server_name = %self.source.id, %error, "the server does not speak the client's era");
+                Ok((pooled.clone(), connection))
+            }
+        }
     }
 
     /// Returns the open connection of a pool entry, or opens one. Callers of the same entry wait for one attempt.
     async fn get_or_connect(
         &self,
         pooled: &PooledConnection,
+        era: EraChoice,
         timeout: Duration,
         references: Option<&ReferenceValues>,
     ) -> Result<Arc<McpConnection>, CallFailure> {
@@ -170,7 +261,7 @@ impl McpConnector {
             return Err(failure);
         }
         // Record the failure while the lock is held: callers that waited find it as soon as they get the lock.
-        let connected = self.get_or_connect_locked(pooled, &mut slot, timeout, references).await;
+        let connected = self.get_or_connect_locked(pooled, &mut slot, era, timeout, references).await;
         if let Err(failure) = &connected {
             pooled.record_failure(failure);
         }
@@ -183,6 +274,7 @@ impl McpConnector {
         &self,
         pooled: &PooledConnection,
         slot: &mut Option<Arc<McpConnection>>,
+        era: EraChoice,
         timeout: Duration,
         references: Option<&ReferenceValues>,
     ) -> Result<Arc<McpConnection>, CallFailure> {
@@ -190,7 +282,9 @@ impl McpConnector {
             return Ok(existing.clone());
         }
         // A dead connection is replaced; its process was ended when the transport closed.
-        let new = self.connect(timeout, Lifetime::Persistent(pooled.subscriptions.clone()), references).await?;
+        pooled.set_era(era);
+        let lifetime = Lifetime::Persistent(pooled.subscriptions.clone());
+        let new = self.connect(era, timeout, lifetime, references).await?;
         *slot = Some(new.clone());
         // In the background: the call that triggered the connection must not wait for subscriptions.
         if pooled.subscriptions.has_any() {
@@ -220,7 +314,8 @@ impl McpConnector {
             Lifecycle::Shared | Lifecycle::PerClient => {}
             // `lifecycle: transient`: over a temporary connection that ends with the request.
             Lifecycle::Transient => {
-                let connecting = self.connect(deadline.remaining(), Lifetime::Temporary, None);
+                let era = EraChoice::Preferred(context.era);
+                let connecting = self.connect(era, deadline.remaining(), Lifetime::Temporary, None);
                 let connection = self.connect_in_time(context, deadline, connecting).await?;
                 let outcome = send_once(&connection, request).await;
                 self.close_temporary(&connection, &outcome).await;
@@ -235,8 +330,8 @@ impl McpConnector {
         let mut attempts = 0;
         loop {
             attempts += 1;
-            let connecting = self.get_or_connect(&pooled, deadline.remaining(), None);
-            let connection = self.connect_in_time(context, deadline, connecting).await?;
+            let connecting = self.connection_for(&pooled, context.era, deadline.remaining());
+            let (_, connection) = self.connect_in_time(context, deadline, connecting).await?;
             match send_once(&connection, request).await {
                 Ok(result) => return Ok((result, connection)),
                 // A connection found dead before sending is replaced. After sending, only idempotent requests are
@@ -249,12 +344,12 @@ impl McpConnector {
     }
 
     /// Waits for a connection until the caller cancels or its timeout expires.
-    async fn connect_in_time(
+    async fn connect_in_time<T>(
         &self,
         context: &CallContext,
         deadline: CallDeadline,
-        connecting: impl Future<Output = Result<Arc<McpConnection>, CallFailure>>,
-    ) -> Result<Arc<McpConnection>, CallFailure> {
+        connecting: impl Future<Output = Result<T, CallFailure>>,
+    ) -> Result<T, CallFailure> {
         // In this order: a connection that is ready counts, even if the deadline has passed at the same moment.
         tokio::select! {
             biased;
@@ -355,18 +450,21 @@ async fn send_once(connection: &McpConnection, request: &UpstreamRequest<'_>) ->
     let in_flight = connection.begin_call(context);
     let pending_questions = in_flight.pending_questions();
     // Before the 2026-07-28 protocol a question does not name its call, so the connection's own handler routes it.
-    let handler =
-        (connection.client.era() == Era::Modern).then(|| pending_questions.handler(context.on_question.clone()));
+    let era = connection.request_era(context.era);
+    let handler = (era == Era::Modern).then(|| pending_questions.handler(context.on_question.clone()));
     let mut options = RequestOptions {
         progress: context.on_progress.as_ref(),
         // The wire sends `notifications/cancelled` to the server when this is cancelled.
         cancel: Some(&context.cancel),
+        cancel_reason: context.cancel_reason.as_ref(),
+        as_task: request.requires_task(),
         handler: handler.as_ref(),
         relay: context.input_relay.as_ref().map(|relay| Relay {
             capabilities: &relay.capabilities,
             input_responses: relay.responses.as_deref(),
             request_state: relay.state.as_deref(),
         }),
+        modern: era == Era::Modern,
         ..RequestOptions::with_deadline(request.deadline().at)
     };
     if let Some(trace) = request.span() {
@@ -399,6 +497,14 @@ impl UpstreamRequest<'_> {
         }
     }
 
+    /// Whether the tool has to be called as a task.
+    fn requires_task(&self) -> bool {
+        match self {
+            UpstreamRequest::Call(call) => call.requires_task,
+            UpstreamRequest::Request(_) => false,
+        }
+    }
+
     /// Tool or method name, for messages.
     fn name(&self) -> &str {
         match self {
@@ -423,7 +529,8 @@ impl UpstreamRequest<'_> {
     async fn send_over(&self, client: &McpClient, options: &RequestOptions<'_>) -> Result<Box<RawValue>, WireError> {
         match self {
             UpstreamRequest::Call(call) => {
-                let meta = build_meta(call, client.era());
+                let era = if options.modern { Era::Modern } else { client.era() };
+                let meta = build_meta(call, era);
                 client.call_tool(call.tool, call.arguments, Some(call.input_schema), meta.as_deref(), options).await
             }
             UpstreamRequest::Request(request) => client.request(request.method, request.params, options).await,

@@ -19,7 +19,7 @@ use toolcrib_core::json::RawFields;
 use toolcrib_core::manifest::ToolTraits;
 use toolcrib_core::policy::Verdict;
 use toolcrib_core::source::{OpenApiSource, SourceKind};
-use toolcrib_core::tool::{ToolListing, ToolName};
+use toolcrib_core::tool::{TaskSupport, ToolListing, ToolName};
 use toolcrib_core::{Code, Result, ResultExt, Source, SourceId, Timestamp, Tool};
 
 use super::api_requirements::server_url;
@@ -70,6 +70,8 @@ pub struct ExecutionView {
     pub url_template: Option<String>,
     /// Alternative security requirements of an operation, each a map from scheme to scopes.
     pub security: Vec<BTreeMap<String, Vec<String>>>,
+    /// Whether an MCP tool runs as a task, if its server says so.
+    pub task_support: Option<TaskSupport>,
 }
 
 impl ToolView {
@@ -193,7 +195,8 @@ impl ToolView {
     pub fn execution(&self) -> ExecutionView {
         let Some(spec) = &self.execution_spec else {
             let mode = if self.kind == "builtin" { "builtin" } else { "mcp_call" };
-            return ExecutionView { mode, ..ExecutionView::default() };
+            let task_support = self.tool.extra.get("execution").map(|_| self.tool.task_support());
+            return ExecutionView { mode, task_support, ..ExecutionView::default() };
         };
         let execution = ExecutionView { mode: spec.execution.mode(), ..ExecutionView::default() };
         let Some(operation) = spec.execution.operation() else { return execution };

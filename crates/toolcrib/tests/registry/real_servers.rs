@@ -12,7 +12,9 @@ use serde_json::{Value, json};
 use toolcrib::Code;
 use toolcrib::core::freshness::Freshness;
 use toolcrib::core::inventory::{Actor, Command as InventoryCommand};
+use toolcrib::core::tool::TaskSupport;
 use toolcrib::registry::{BreakerState, ConnectionState};
+use toolcrib_testkit::http_server::{HttpReply, LoopbackServer};
 use toolcrib_testkit::programs::{self, Program};
 
 use crate::support::{
@@ -381,4 +383,58 @@ async fn a_missing_token_is_reported_and_a_configured_one_is_sent() {
     let reference = format!("${{file:{}}}", fixture.path("token").display());
     let fixture = fixture.reopen(json!({"s": {"url": url, "auth": {"bearer": reference}}})).await;
     assert_eq!(list_tools(&fixture).await.len(), 3, "{:?}", fixture.sources().get(&id("s")).unwrap().last_error);
+}
+
+/// `server-everything` rejects a call of this tool that is no task.
+async fn check_research_task(source: Value) {
+    let fixture = SqliteRegistry::open(json!({"s": source})).await;
+    let tool = "s__simulate-research-query";
+    assert!(list_tools(&fixture).await.contains(&tool.to_owned()));
+    let execution = fixture.tool(tool).unwrap().execution();
+    assert_eq!(execution.task_support, Some(TaskSupport::Required));
+    let output = call(&fixture, tool, json!({"topic": "tides"})).await.unwrap();
+    assert!(!output.is_error() && output_text(&output).contains("Research Report: tides"), "{}", output.content());
+    fixture.registry.close().await;
+}
+
+#[tokio::test]
+async fn a_tool_that_requires_a_task_is_called_as_one() {
+    let Some((program, arguments)) = programs::everything_server() else {
+        return programs::skip("real_servers::a_tool_that_requires_a_task_is_called_as_one", "the server was not fetched");
+    };
+    check_research_task(json!({"command": program, "args": arguments})).await;
+    let (_server, port) = start_http_server((program, arguments), |_| vec!["streamableHttp".to_owned()]).await;
+    check_research_task(json!({"url": format!("http://127.0.0.1:{port}/mcp")})).await;
+}
+
+#[tokio::test]
+async fn a_server_that_wants_an_oauth_login_is_explained() {
+    let metadata = json!({"resource": "x", "authorization_servers": ["https://id.example.com/realm?key=s3cret"],
+        "scopes_supported": ["notes.read", "notes.write"]});
+    for (challenge, scopes) in [
+        ("Bearer resource_metadata=\"/meta\", scope=\"notes.read\"", json!(["notes.read"])),
+        ("Bearer realm=\"x\"", json!(["notes.read", "notes.write"])),
+    ] {
+        let answer = metadata.clone();
+        let server = LoopbackServer::start(move |request| match request.target.as_str() {
+            "/meta" | "/.well-known/oauth-protected-resource/mcp" => HttpReply::json(200, &answer),
+            _ => HttpReply::empty(401).with_header("WWW-Authenticate", challenge),
+        });
+        let url = format!("{}/mcp", server.url);
+        let fixture = SqliteRegistry::open(json!({"s": {"url": format!("{url}?token=hunter2")}})).await;
+        assert!(list_tools(&fixture).await.is_empty());
+        let error = fixture.sources().get(&id("s")).unwrap().last_error.unwrap();
+        assert_eq!((error.code, error.retryable), (Code::AuthRequired, false));
+        let message = error.message;
+        for part in ["HTTP 401", "wants an OAuth login at `https://id.example.com/realm", "`notes.read`",
+            &format!("`npx -y mcp-remote {url}"), "TOOLCRIB_SOURCE_S_TOKEN"]
+        {
+            assert!(message.contains(part), "{part}: {message}");
+        }
+        assert!(!message.contains("hunter2") && !message.contains("s3cret"), "{message}");
+        // A call says the same, with details for programs.
+        let error = call(&fixture, "s__anything", json!({})).await.unwrap_err();
+        assert_eq!(error.code, Code::AuthRequired, "{}", error.message);
+        let _ = scopes;
+    }
 }

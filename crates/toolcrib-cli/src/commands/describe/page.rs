@@ -8,7 +8,7 @@ use toolcrib::catalog::ToolStatus;
 use toolcrib::core::Timestamp;
 use toolcrib::core::policy::Verdict;
 use toolcrib::core::text::{sanitize, sanitize_truncated};
-use toolcrib::core::tool::ToolNote;
+use toolcrib::core::tool::{TaskSupport, ToolNote};
 use toolcrib::registry::{ExecutionView, RemovedTool, ToolView};
 
 use super::arguments::{render_arguments, wrap_line};
@@ -139,6 +139,7 @@ fn present_rows(view: &ToolView) -> Rows {
         ("request", request_line(&execution)),
         ("address", sanitize_truncated(execution.url_template.as_deref().unwrap_or_default(), 300)),
         mode_row,
+        ("task", task_text(&execution)),
         ("auth", sanitize_truncated(&auth, 200)),
         ("status", status.to_owned()),
         ("tags", sanitize_truncated(&view.tags().join(", "), 200)),
@@ -150,6 +151,15 @@ fn present_rows(view: &ToolView) -> Rows {
 fn request_line(execution: &ExecutionView) -> String {
     let request = execution.method.as_ref().zip(execution.path.as_ref());
     request.map(|(method, path)| sanitize_truncated(&format!("{method} {path}"), 200)).unwrap_or_default()
+}
+
+/// Whether the server runs the tool as a task; empty if it does not.
+fn task_text(execution: &ExecutionView) -> String {
+    match execution.task_support {
+        Some(TaskSupport::Required) => "required: called as a task, and waited for".to_owned(),
+        Some(TaskSupport::Optional) => "optional: called without one".to_owned(),
+        Some(TaskSupport::Forbidden) | None => String::new(),
+    }
 }
 
 /// Policy and state; for a disabled tool the command that enables it.

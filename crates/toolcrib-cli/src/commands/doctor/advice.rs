@@ -10,9 +10,14 @@ use toolcrib::core::source::StdioSource;
 use toolcrib::registry::SourceView;
 
 /// Part of an error message, and the advice for it; the first match counts. In the advice, `ID` stands for the source id
-/// and `NAME` for the id in upper case, as in environment variables. The texts are those of the connectors' errors.
-const FAILURE_ADVICE: [(&str, &str); 10] = [
+/// and `NAME` for the id in upper case, as in environment variables, `{url}` for its address. The texts are those of the connectors' errors.
+const FAILURE_ADVICE: [(&str, &str); 11] = [
     ("run `toolcrib trust`", "review the file, then run `toolcrib trust`"),
+    (
+        "wants an OAuth login",
+        "declare the source with `command: npx` and `args: [-y, mcp-remote, {url}]`, which logs in with a browser; or set \
+         a token in TOOLCRIB_SOURCE_NAME_TOKEN",
+    ),
     (
         "needs a token",
         "set a token: `auth: { bearer: \"${env:YOUR_TOKEN}\" }` on the source, or TOOLCRIB_SOURCE_NAME_TOKEN",
@@ -43,7 +48,10 @@ pub(super) fn for_failure(source: &SourceView) -> String {
         return for_command(source.command.as_deref().unwrap_or_default());
     }
     match (find_advice(&failure.message), failure.code) {
-        (Some(advice), _) => advice.replace("ID", id).replace("NAME", &id.to_uppercase()),
+        (Some(advice), _) => {
+            let advice = advice.replace("ID", id).replace("NAME", &id.to_uppercase());
+            advice.replace("{url}", source.url.as_deref().unwrap_or("URL"))
+        }
         (None, Code::ConfigInvalid) => "correct the declaration in the configuration file".to_owned(),
         (None, _) => format!("`toolcrib logs {id}` shows its stderr; `toolcrib refresh {id}` tries again"),
     }

@@ -139,7 +139,7 @@ impl TestRequest {
     /// Whether another request with this id would be rejected.
     fn is_in_use(&self, id: usize) -> bool {
         let id = to_raw_value(&id).unwrap();
-        RequestId::register(id, Some(&self.client_requests), &CancellationToken::new(), 100).is_err()
+        RequestId::register(id, Some(&self.client_requests), &Cancellation::default(), 100).is_err()
     }
 
     /// Checks the rules that hold after each step.
@@ -350,7 +350,7 @@ fn a_request_stays_suspended_when_the_new_id_is_in_use() {
     let mut test = TestRequest::start_suspended();
     let state = test.last_state();
     let id = to_raw_value(&1).unwrap();
-    let other = RequestId::register(id, Some(&test.client_requests), &CancellationToken::new(), 100).unwrap();
+    let other = RequestId::register(id, Some(&test.client_requests), &Cancellation::default(), 100).unwrap();
     assert_eq!(test.resume(&state).unwrap_err().code, RpcError::INVALID_REQUEST);
     assert_eq!(test.phase(), "suspended");
     drop(other);

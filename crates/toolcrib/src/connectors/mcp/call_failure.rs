@@ -71,11 +71,14 @@ impl McpConnector {
                 // source.
                 let exit =
                     tokio::time::timeout_at(deadline.at, connection.describe_exit(self, error)).await.ok().flatten();
-                let message = match exit {
-                    Some(exit) => sanitize(&format!("`{name}` of `{id}` failed: {exit}")),
-                    None => sanitize(&format!("`{id}`: {error}")),
+                let login = tokio::time::timeout_at(deadline.at, self.explain_login(error)).await.ok().flatten();
+                let (message, details) = match (exit, login) {
+                    (Some(exit), _) => (format!("`{name}` of `{id}` failed: {exit}"), json!({})),
+                    (None, Some((text, details))) => (format!("`{id}`: {text}"), details),
+                    (None, None) => (format!("`{id}`: {error}"), json!({})),
                 };
-                if let Some(rejection) = rejection_error(error, &message, self.options.clock.now()) {
+                let message = sanitize(&message);
+                if let Some(rejection) = rejection_error(error, &message, details, self.options.clock.now()) {
                     return CallFailure::Rejected(rejection);
                 }
                 let code = if error.was_sent() { Code::ToolExecutionFailed } else { Code::ToolUnavailable };
@@ -85,12 +88,12 @@ impl McpConnector {
     }
 }
 
-/// Maps a rejection by HTTP status to an error; `None` for all other failures. `now` is needed for a `Retry-After` that
-/// is a date.
-pub(super) fn rejection_error(error: &WireError, message: &str, now: Timestamp) -> Option<Error> {
+/// Maps a rejection by HTTP status to an error with `details`; `None` for all other failures. `now` is needed for a
+/// `Retry-After` that is a date.
+pub(super) fn rejection_error(error: &WireError, message: &str, details: Value, now: Timestamp) -> Option<Error> {
     let (status, rejection) = match error {
-        WireError::Unauthorized { status, login_helps: true } => (*status, HttpRejection::LoginRequired),
-        WireError::Unauthorized { status, login_helps: false } => (*status, HttpRejection::Forbidden),
+        WireError::Unauthorized { status, login_helps: true, .. } => (*status, HttpRejection::LoginRequired),
+        WireError::Unauthorized { status, login_helps: false, .. } => (*status, HttpRejection::Forbidden),
         WireError::Status { status: status @ (404 | 405 | 410), .. } => (*status, HttpRejection::NoEndpoint),
         WireError::Status { status, retry_after: header, .. } => {
             let wait = header.as_deref().and_then(|header| parse_retry_after(header, now));
@@ -105,7 +108,7 @@ pub(super) fn rejection_error(error: &WireError, message: &str, now: Timestamp) 
         | WireError::Protocol(_)
         | WireError::Cancelled { .. } => return None,
     };
-    Some(rejection.to_error(status, message.to_owned(), json!({})))
+    Some(rejection.to_error(status, message.to_owned(), details))
 }
 
 /// Details with the server's own JSON-RPC error, for clients that pass it on.

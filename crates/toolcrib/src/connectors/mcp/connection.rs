@@ -8,19 +8,21 @@
 
 use std::process::ExitStatus;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use serde_json::json;
 use tokio::sync::broadcast::error::RecvError;
-use tokio::sync::watch;
+use tokio::sync::{OnceCell, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use toolcrib_connector::EraPreference;
 use toolcrib_core::text::sanitize;
 use toolcrib_core::time::format_duration;
 use toolcrib_core::{Code, Error, Result, SourceId};
-use toolcrib_mcp::{ConnectionEvent, McpClient, NotificationHandler, WireError};
+use toolcrib_mcp::{ConnectionEvent, Era, McpClient, NotificationHandler, WireError};
 
 use super::McpConnector;
 use super::active_calls::{ActiveCalls, CallGuard, PendingQuestions};
@@ -42,6 +44,19 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 /// before it can be waited for; one that only closed its stdout goes on running, and the error must not wait for it.
 const EXIT_STATUS_TIMEOUT: Duration = Duration::from_millis(500);
 
+/// Time for a legacy server on stdio to answer `server/discover`. Most answer with an error at once; one that ignores
+/// unknown methods delays the first call of a client of 2026-07-28 by this.
+const MODERN_PROBE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Era of a handshake.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct HandshakeEra {
+    /// Negotiated before; tried first.
+    pub(super) hint: Option<Era>,
+    /// The only one to speak.
+    pub(super) only: Option<Era>,
+}
+
 /// An open MCP connection.
 #[derive(Debug)]
 pub(super) struct McpConnection {
@@ -53,6 +68,10 @@ pub(super) struct McpConnection {
     exit_status: Option<watch::Sender<Option<ExitStatus>>>,
     /// Last lines of the server's stderr, for error messages.
     stderr_tail: StderrTail,
+    /// Whether the server may speak the other era too. False once that is known to fail.
+    may_speak_other_era: AtomicBool,
+    /// Whether a legacy server on stdio accepts requests of 2026-07-28 over this connection; asked once, on demand.
+    accepts_modern: OnceCell<bool>,
     /// Requests in flight, discovery included. The connection is not idle while there are any.
     in_flight: AtomicUsize,
     /// Calls in flight, to route the server's own requests and notifications.
@@ -64,7 +83,7 @@ pub(super) struct McpConnection {
 }
 
 /// Intended lifetime of a connection. Only a persistent one listens for the server's notifications.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) enum Lifetime {
     /// Closed after one request.
     Temporary,
@@ -85,7 +104,7 @@ impl McpConnection {
     pub(super) async fn connect(
         connector: &McpConnector,
         references: &ReferenceValues,
-        era: Option<String>,
+        era: HandshakeEra,
         timeout: Duration,
         lifetime: Lifetime,
     ) -> Result<Arc<McpConnection>, CallFailure> {
@@ -148,6 +167,8 @@ impl McpConnection {
             }
         };
         let connection = Arc::new(McpConnection {
+            may_speak_other_era: AtomicBool::new(client.may_speak_other_era() && source.settings.protocol.is_none()),
+            accepts_modern: OnceCell::new(),
             client,
             exit_status: server.as_ref().map(|_| watch::Sender::default()),
             server: Mutex::new(server),
@@ -181,9 +202,39 @@ impl McpConnection {
         !self.client.is_closed()
     }
 
-    /// Negotiated protocol version.
-    pub(super) fn era(&self) -> String {
-        self.client.era().to_string()
+    /// Whether a caller with this preference gets all that it supports over this connection.
+    pub(super) fn suits(&self, preference: EraPreference) -> bool {
+        match (preference, self.client.era()) {
+            (EraPreference::Any, _)
+            | (EraPreference::Legacy, Era::Legacy(_))
+            | (EraPreference::Modern, Era::Modern) => true,
+            (EraPreference::Legacy, Era::Modern) | (EraPreference::Modern, Era::Legacy(_)) => {
+                !self.may_speak_other_era.load(Ordering::Relaxed)
+            }
+        }
+    }
+
+    /// Records that the other era is not available, so that it is not tried again over the life of this connection.
+    pub(super) fn rule_out_other_era(&self) {
+        self.may_speak_other_era.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether the connection is to a process. Such a server serves both eras over its one connection or only one era.
+    pub(super) fn is_process(&self) -> bool {
+        self.exit_status.is_some()
+    }
+
+    /// Asks a legacy server on stdio, once, whether it accepts requests of 2026-07-28 too.
+    pub(super) async fn probe_modern(&self) -> bool {
+        *self.accepts_modern.get_or_init(|| self.client.probe_modern(MODERN_PROBE_TIMEOUT)).await
+    }
+
+    /// Era in which a request for a caller with this preference is sent.
+    pub(super) fn request_era(&self, preference: EraPreference) -> Era {
+        match preference {
+            EraPreference::Modern if self.accepts_modern.get() == Some(&true) => Era::Modern,
+            EraPreference::Modern | EraPreference::Legacy | EraPreference::Any => self.client.era(),
+        }
     }
 
     /// Registers a call until the guard is dropped.
@@ -409,7 +460,6 @@ async fn describe_failure(
     exit: Option<ExitStatus>,
     stderr_tail: &StderrTail,
 ) -> CallFailure {
-    let id = &connector.source.id;
     if exit.is_some() {
         stderr_tail.drain().await;
     }
@@ -424,13 +474,7 @@ async fn describe_failure(
         }
         (WireError::Connect(_), _) => (Code::ToolUnavailable, error.to_string()),
         (WireError::Unauthorized { login_helps: false, .. }, _) => (Code::ToolExecutionFailed, error.to_string()),
-        (WireError::Unauthorized { login_helps: true, .. }, _) => {
-            let hint = format!(
-                "give it a token: `auth: {{ bearer: \"${{env:NAME}}\" }}` or TOOLCRIB_SOURCE_{}_TOKEN",
-                id.as_str().to_uppercase()
-            );
-            (Code::AuthRequired, format!("{error}; {hint}"))
-        }
+        (WireError::Unauthorized { login_helps: true, .. }, _) => (Code::AuthRequired, error.to_string()),
         (
             WireError::Status { .. }
             | WireError::NotMcp(_)
@@ -442,10 +486,15 @@ async fn describe_failure(
             _,
         ) => (Code::ToolExecutionFailed, error.to_string()),
     };
+    let login = connector.explain_login(&error).await;
+    if let Some((text, _)) = &login {
+        message.clone_from(text);
+    }
     append_stderr(&mut message, connector, stderr_tail);
     // Both the server's message and its stderr are untrusted text.
     let message = sanitize(&message);
-    if let Some(rejection) = rejection_error(&error, &message, connector.options.clock.now()) {
+    let details = login.map_or_else(|| json!({}), |(_, details)| details);
+    if let Some(rejection) = rejection_error(&error, &message, details, connector.options.clock.now()) {
         return CallFailure::Rejected(rejection);
     }
     // A JSON-RPC error is a response: the server is alive.

@@ -1,4 +1,5 @@
-//! Connections of one source: a shared one, and with `lifecycle: per_client` one for each client that has a session.
+//! Connections of one source: a shared one, one more for clients of the other protocol era, and with
+//! `lifecycle: per_client` one for each client that has a session.
 //!
 //! The pool decides which connection serves a caller; it does not open any. Opening happens in `McpConnector` under the
 //! lock of the pool entry, so that callers of the same entry share one attempt and one failure. Subscriptions belong to
@@ -10,9 +11,10 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use parking_lot::Mutex;
 use tokio::time::Instant;
-use toolcrib_connector::SourceSubscriptions;
+use toolcrib_connector::{EraPreference, SourceSubscriptions};
 use toolcrib_core::source::Lifecycle;
 use toolcrib_core::{Code, Error, Result, Source};
+use toolcrib_mcp::Era;
 
 use super::connection::McpConnection;
 use super::subscriptions::SubscriptionSet;
@@ -22,6 +24,21 @@ use crate::connector::{CallContext, CallFailure, ClientId};
 /// refused: sharing a connection with it would mix the state that `per_client` keeps apart.
 const MAX_CLIENT_CONNECTIONS: usize = 64;
 
+/// Era of a connection to open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum EraChoice {
+    /// This one if the server speaks it.
+    Preferred(EraPreference),
+    /// No other than this one.
+    Only(Era),
+}
+
+impl Default for EraChoice {
+    fn default() -> EraChoice {
+        EraChoice::Preferred(EraPreference::Any)
+    }
+}
+
 /// Pool entry: at most one open connection, and the resource subscriptions over it.
 #[derive(Debug, Default)]
 pub(super) struct PooledConnection {
@@ -29,11 +46,23 @@ pub(super) struct PooledConnection {
     pub(super) connection: tokio::sync::Mutex<Option<Arc<McpConnection>>>,
     /// Outlive the connection, which is replaced when it breaks.
     pub(super) subscriptions: Arc<SubscriptionSet>,
+    /// Era of the last attempt to connect, for reconnecting without a caller.
+    era: Mutex<EraChoice>,
     /// Time and reason of the last failed attempt to connect.
     failure: Mutex<Option<(Instant, CallFailure)>>,
 }
 
 impl PooledConnection {
+    /// Era of the last attempt to connect.
+    pub(super) fn era(&self) -> EraChoice {
+        *self.era.lock()
+    }
+
+    /// Records the era of an attempt to connect.
+    pub(super) fn set_era(&self, era: EraChoice) {
+        *self.era.lock() = era;
+    }
+
     /// Stores the reason why connecting failed, for callers that wait for the same attempt.
     pub(super) fn record_failure(&self, failure: &CallFailure) {
         *self.failure.lock() = Some((Instant::now(), failure.clone_without_cause()));
@@ -70,6 +99,8 @@ impl PooledConnection {
 pub(super) struct ConnectionPool {
     /// Used by all clients that have no connection of their own.
     pub(super) shared: Arc<PooledConnection>,
+    /// In the other era than `shared`, for clients that need it. Opened on demand; see `McpConnector::connection_for`.
+    pub(super) other_era: Arc<PooledConnection>,
     /// Created on demand; entries of disconnected clients are removed.
     per_client: Mutex<HashMap<ClientId, Arc<PooledConnection>>>,
 }
@@ -115,20 +146,23 @@ impl ConnectionPool {
 
     /// Whether any connection is open.
     pub(super) fn is_connected(&self) -> bool {
-        self.shared.is_connected() || self.per_client.lock().values().any(|pooled| pooled.is_connected())
+        self.shared.is_connected()
+            || self.other_era.is_connected()
+            || self.per_client.lock().values().any(|pooled| pooled.is_connected())
     }
 
     /// All pool entries, the shared one first. A snapshot: entries may be added or removed meanwhile.
     pub(super) fn connections(&self) -> Vec<Arc<PooledConnection>> {
         let per_client = self.per_client.lock();
-        std::iter::once(&self.shared).chain(per_client.values()).cloned().collect()
+        [&self.shared, &self.other_era].into_iter().chain(per_client.values()).cloned().collect()
     }
 
     /// Moves all subscriptions out, of the shared connection and of each client's own.
     pub(super) fn take_subscriptions(&self) -> SourceSubscriptions {
         let per_client = self.per_client.lock();
         let per_client = per_client.iter().map(|(client, pooled)| (Some(*client), &pooled.subscriptions));
-        let all = std::iter::once((None, &self.shared.subscriptions)).chain(per_client);
+        let shared = [&self.shared, &self.other_era].map(|pooled| (None, &pooled.subscriptions));
+        let all = shared.into_iter().chain(per_client);
         SourceSubscriptions(
             all.map(|(client, set)| (client, set.take())).filter(|(_, uris)| !uris.is_empty()).collect(),
         )
@@ -153,7 +187,7 @@ impl ConnectionPool {
     pub(super) async fn drain(&self) {
         // Remove the entries first, so that no new call finds them.
         let mut all: Vec<Arc<PooledConnection>> = self.per_client.lock().drain().map(|(_, pooled)| pooled).collect();
-        all.push(self.shared.clone());
+        all.extend([self.shared.clone(), self.other_era.clone()]);
         join_all(all.iter().map(async |pooled| {
             pooled.subscriptions.clear();
             if let Some(connection) = pooled.connection.lock().await.take() {

@@ -19,6 +19,7 @@ use toolcrib_mcp::{
 
 use super::McpConnector;
 use super::connection::Lifetime;
+use super::connection_pool::EraChoice;
 use crate::clock::deadline_after;
 use crate::redact::{RedactedJson, Redactor};
 use crate::trace::Trace;
@@ -31,7 +32,7 @@ impl McpConnector {
             // The version that the store remembers. That of a connection made in this process takes precedence.
             let mut era = self.era.lock();
             if era.is_none() {
-                *era = discovery.era.clone();
+                *era = discovery.era.as_ref().and_then(|era| era.parse().ok());
             }
         }
         // Reuse the open connection. Waiting for the lock counts against the timeout: it is held while connecting.
@@ -49,11 +50,17 @@ impl McpConnector {
         let (connection, is_temporary) = match existing {
             Some(connection) => (connection, false),
             None if keep => {
-                let connected = self.get_or_connect(&self.pool.shared, discovery.timeout, references).await;
+                let connected = {
+                    let any = EraChoice::default();
+                    self.get_or_connect(&self.pool.shared, any, discovery.timeout, references).await
+                };
                 (connected.map_err(CallFailure::into_error)?, false)
             }
             None => {
-                let connected = self.connect(discovery.timeout, Lifetime::Temporary, references).await;
+                let connected = {
+                    let any = EraChoice::default();
+                    self.connect(any, discovery.timeout, Lifetime::Temporary, references).await
+                };
                 (connected.map_err(CallFailure::into_error)?, true)
             }
         };
@@ -93,7 +100,8 @@ impl McpConnector {
             Err(error) => Err(connection.explain_failure(self, "listing its tools", discovery.timeout, error).await),
         };
         // Everything that is read from the connection is read before a temporary one is closed.
-        let era = connection.era();
+        // A connection that a client of another era opened does not change what is remembered.
+        let era = self.era.lock().unwrap_or_else(|| connection.client.era()).to_string();
         let capabilities = capability_names(connection.client.server());
         let about = describe_server(connection.client.server());
         let instructions = connection.client.server().instructions.clone();

@@ -5,6 +5,8 @@
 //! only when the last client of a resource has left. All changes of one connection are made under its change lock, so
 //! that the server receives them in order.
 
+use std::sync::Arc;
+
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 use tokio::time::timeout;
@@ -15,7 +17,7 @@ use toolcrib_mcp::{RequestOptions, WireError};
 
 use super::connection_pool::PooledConnection;
 use super::subscriptions::{RESUBSCRIBE_TIMEOUT, SUBSCRIPTION_REQUEST_TIMEOUT};
-use super::{McpConnector, UpstreamRequest, empty_object};
+use super::{McpConnector, UpstreamRequest, empty_object, send_once};
 use crate::connector::{CallFailure, ClientId, SourceRequest};
 
 /// Maximum length of a resource URI in bytes.
@@ -57,6 +59,9 @@ impl McpConnector {
             return Err(rejected(format!("`uri` is longer than {MAX_URI_LEN} bytes")));
         }
         let pooled = self.pool.select(&self.source, request.context).map_err(CallFailure::Inconclusive)?;
+        // The subscription belongs to the connection of the client's era, if the server speaks it.
+        let connecting = self.connection_for(&pooled, request.context.era, request.deadline.remaining());
+        let (pooled, _) = self.connect_in_time(request.context, request.deadline, connecting).await?;
         let _change_guard = self.lock_subscriptions(&pooled, request).await?;
         let too_many = |many| rejected(format!("`{id}` has {many} already, the maximum; unsubscribe from one first"));
         // Stored before it is sent: a reconnect during the request then renews it. Dropping `pending` on any error
@@ -80,7 +85,11 @@ impl McpConnector {
     pub(super) async fn unsubscribe(&self, request: &SourceRequest<'_>) -> Result<Box<RawValue>, CallFailure> {
         let uri = parse_uri(request)?;
         let client = request.context.client;
-        let pooled = self.pool.select(&self.source, request.context).map_err(CallFailure::Inconclusive)?;
+        let mut pooled = self.pool.select(&self.source, request.context).map_err(CallFailure::Inconclusive)?;
+        let other_era = &self.pool.other_era;
+        if Arc::ptr_eq(&pooled, &self.pool.shared) && other_era.subscriptions.has_client(&uri, client) {
+            pooled = other_era.clone();
+        }
         let _change_guard = self.lock_subscriptions(&pooled, request).await?;
         // Other clients are still subscribed, or this one never was: nothing to tell the server.
         if !pooled.subscriptions.remove(&uri, client) {
@@ -88,16 +97,27 @@ impl McpConnector {
         }
         // Do not connect just to unsubscribe: the server has forgotten the subscription with its connection.
         let locking = request.deadline.remaining().min(SUBSCRIPTION_REQUEST_TIMEOUT);
-        let locked = timeout(locking, pooled.connection.lock()).await;
-        let is_open =
-            locked.is_ok_and(|connection| connection.as_ref().is_some_and(|connection| connection.is_usable()));
-        if is_open { self.send_request(&UpstreamRequest::Request(request)).await } else { Ok(empty_object()) }
+        let connection = timeout(locking, pooled.connection.lock()).await.ok().and_then(|slot| slot.clone());
+        let Some(connection) = connection.filter(|connection| connection.is_usable()) else {
+            return Ok(empty_object());
+        };
+        let request = UpstreamRequest::Request(request);
+        match send_once(&connection, &request).await {
+            Ok(result) => Ok(result),
+            Err(attempt) => Err(self.to_call_failure(&attempt, &request, &connection).await),
+        }
     }
 
     /// Removes all subscriptions of a client that has disconnected. They end here at once, whether or not the server
     /// can be reached.
     pub(super) async fn unsubscribe_client(&self, client: ClientId) {
-        let pooled = &self.pool.shared;
+        for pooled in [&self.pool.shared, &self.pool.other_era] {
+            self.unsubscribe_client_from(pooled, client).await;
+        }
+    }
+
+    /// As [`McpConnector::unsubscribe_client`], for one pool entry.
+    async fn unsubscribe_client_from(&self, pooled: &PooledConnection, client: ClientId) {
         let orphaned = pooled.subscriptions.remove_client(client);
         if orphaned.is_empty() {
             return;
@@ -142,8 +162,8 @@ impl McpConnector {
             }
             // An open connection may have lost its session or its notifications; a closed one is replaced.
             let was_open = slot.as_ref().is_some_and(|connection| connection.is_usable());
-            let connected =
-                self.get_or_connect_locked(&pooled, &mut slot, self.source.settings.discovery_timeout(), None).await;
+            let timeout = self.source.settings.discovery_timeout();
+            let connected = self.get_or_connect_locked(&pooled, &mut slot, pooled.era(), timeout, None).await;
             drop(slot);
             match connected {
                 // A new connection renews its subscriptions by itself.

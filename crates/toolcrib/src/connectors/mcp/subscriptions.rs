@@ -115,6 +115,11 @@ impl SubscriptionSet {
         self.by_uri.lock().extract_if(.., |_, subscription| is_orphaned(subscription)).map(|(uri, _)| uri).collect()
     }
 
+    /// Whether this client is subscribed to the resource.
+    pub(super) fn has_client(&self, uri: &str, client: Option<ClientId>) -> bool {
+        self.by_uri.lock().get(uri).is_some_and(|subscription| subscription.clients.contains(&client))
+    }
+
     /// Whether any client is subscribed to the resource.
     pub(super) fn contains(&self, uri: &str) -> bool {
         self.by_uri.lock().contains_key(uri)

@@ -17,6 +17,7 @@ use toolcrib_mcp::ConnectTarget;
 use url::Url;
 
 use super::active_calls::CLIENT_CAPABILITIES;
+use super::connection::HandshakeEra;
 use super::output_sniffer::{FirstOutput, OutputSniffer};
 use super::stderr_tail::StderrTail;
 use crate::connectors::server_log_path;
@@ -68,7 +69,7 @@ pub(crate) struct McpHttpClients(Mutex<HashMap<Duration, reqwest::Client>>);
 
 impl McpHttpClients {
     /// Returns the client for a connect timeout, building it on first use; `None` if that fails.
-    fn get(&self, connect_timeout: Duration) -> Option<reqwest::Client> {
+    pub(super) fn get(&self, connect_timeout: Duration) -> Option<reqwest::Client> {
         let mut clients = self.0.lock();
         if let Some(client) = clients.get(&connect_timeout) {
             return Some(client.clone());
@@ -85,7 +86,7 @@ impl McpHttpClients {
 pub(super) fn wire_options(
     source: &Source,
     clients: &McpHttpClients,
-    era: Option<String>,
+    era: HandshakeEra,
     timeout: Duration,
 ) -> toolcrib_mcp::ClientOptions {
     let mut options = toolcrib_mcp::ClientOptions::new("toolcrib", env!("CARGO_PKG_VERSION"));
@@ -100,7 +101,8 @@ pub(super) fn wire_options(
         SourceKind::Stdio(_) | SourceKind::OpenApi(_) | SourceKind::Workflow(_) | SourceKind::Builtin(_) => {}
     }
     options.capabilities = RawValue::from_string(CLIENT_CAPABILITIES.to_owned()).unwrap_or_default();
-    options.era = era.and_then(|era| era.parse().ok());
+    options.era = era.hint;
+    options.protocol = era.only;
     options
 }
 
