@@ -101,9 +101,14 @@ pub(crate) fn explain_source(snapshot: &Snapshot, id: &SourceId, now: Timestamp)
         return None;
     }
     // The last failure says more than the fact that no list is known.
-    let reason = snapshot.statuses.get(id).and_then(|status| status.last_error.clone());
-    let reason = reason.map_or_else(|| "it was never discovered".to_owned(), |failure| failure.message);
-    let error = Error::new(Code::ToolUnavailable, format!("the tools of `{id}` are unknown: {reason}"));
+    let failure = snapshot.statuses.get(id).and_then(|status| status.last_error.clone());
+    // A missing login does not go away by itself, so that trying again is of no use.
+    let code = match &failure {
+        Some(failure) if failure.code == Code::AuthRequired => Code::AuthRequired,
+        Some(_) | None => Code::ToolUnavailable,
+    };
+    let reason = failure.map_or_else(|| "it was never discovered".to_owned(), |failure| failure.message);
+    let error = Error::new(code, format!("the tools of `{id}` are unknown: {reason}"));
     let route = format!("POST /api/sources/{id}/refresh");
     Some(error.with_next_step(&format!("toolcrib refresh {id}"), &route, "tries again"))
 }

@@ -411,10 +411,9 @@ async fn a_tool_that_requires_a_task_is_called_as_one() {
 async fn a_server_that_wants_an_oauth_login_is_explained() {
     let metadata = json!({"resource": "x", "authorization_servers": ["https://id.example.com/realm?key=s3cret"],
         "scopes_supported": ["notes.read", "notes.write"]});
-    for (challenge, scopes) in [
-        ("Bearer resource_metadata=\"/meta\", scope=\"notes.read\"", json!(["notes.read"])),
-        ("Bearer realm=\"x\"", json!(["notes.read", "notes.write"])),
-    ] {
+    for (challenge, names_write) in
+        [("Bearer resource_metadata=\"/meta\", scope=\"notes.read\"", false), ("Bearer realm=\"x\"", true)]
+    {
         let answer = metadata.clone();
         let server = LoopbackServer::start(move |request| match request.target.as_str() {
             "/meta" | "/.well-known/oauth-protected-resource/mcp" => HttpReply::json(200, &answer),
@@ -432,9 +431,34 @@ async fn a_server_that_wants_an_oauth_login_is_explained() {
             assert!(message.contains(part), "{part}: {message}");
         }
         assert!(!message.contains("hunter2") && !message.contains("s3cret"), "{message}");
-        // A call says the same, with details for programs.
+        assert_eq!(message.contains("`notes.write`"), names_write, "{message}");
         let error = call(&fixture, "s__anything", json!({})).await.unwrap_err();
-        assert_eq!(error.code, Code::AuthRequired, "{}", error.message);
-        let _ = scopes;
+        assert_eq!((error.code, error.is_retryable()), (Code::AuthRequired, false), "{}", error.message);
     }
+}
+
+#[tokio::test]
+async fn a_call_that_needs_a_login_says_where_to_log_in() {
+    let server = LoopbackServer::start(|request| match request.rpc_method().as_str() {
+        "server/discover" => {
+            request.rpc_result(&json!({"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}))
+        }
+        "tools/list" => request.rpc_result(&json!({"tools": [{"name": "t", "inputSchema": {"type": "object"}}]})),
+        "tools/call" => HttpReply::empty(401).with_header("WWW-Authenticate", "Bearer resource_metadata=\"/meta\""),
+        _ if request.target == "/meta" => {
+            HttpReply::json(200, json!({"authorization_servers": ["https://id.example.com"]}))
+        }
+        _ => HttpReply::empty(404),
+    });
+    let url = format!("{}/mcp", server.url);
+    let fixture = SqliteRegistry::open(json!({"s": {"url": url}})).await;
+    for _ in 0..2 {
+        let error = call(&fixture, "s__t", json!({})).await.unwrap_err();
+        assert_eq!((error.code, error.is_retryable()), (Code::AuthRequired, false), "{}", error.message);
+        assert!(error.message.contains("wants an OAuth login at `https://id.example.com`"), "{}", error.message);
+        let login = &error.details.unwrap()["login"];
+        assert_eq!(login["command"], json!(format!("npx -y mcp-remote {url}")));
+    }
+    let fetched = server.requests().iter().filter(|request| request.target == "/meta").count();
+    assert_eq!(fetched, 1, "the metadata is not fetched for each call");
 }
