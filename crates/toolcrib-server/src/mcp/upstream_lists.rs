@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use http::Extensions;
+use serde_json::value::RawValue;
 use tokio::sync::watch;
 use toolcrib::call::{ClientId, EraPreference, McpCapability};
 use toolcrib::config::Expose;
