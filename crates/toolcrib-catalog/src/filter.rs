@@ -129,8 +129,7 @@ impl ToolOrder {
 fn parse_word<T>(field: &str, text: &str, known: &[&str], parse: impl Fn(&str) -> Option<T>) -> Result<T> {
     parse(text).ok_or_else(|| {
         let near = did_you_mean(text, known.iter().copied());
-        let message =
-            format!("`{field}` is one of {}, not `{}`{near}", known.join(", "), sanitize_truncated(text, 40));
+        let message = format!("`{field}` is one of {}, not `{}`{near}", known.join(", "), sanitize_truncated(text, 40));
         Error::new(Code::BadRequest, message)
     })
 }

@@ -111,11 +111,9 @@ impl Format {
         match self {
             Format::Json => tool.is_listed(),
             Format::Mcp => tool.is_offered(),
-            Format::Anthropic
-            | Format::AnthropicDeferred
-            | Format::Openai
-            | Format::OpenaiStrict
-            | Format::Gemini => tool.is_for_models(),
+            Format::Anthropic | Format::AnthropicDeferred | Format::Openai | Format::OpenaiStrict | Format::Gemini => {
+                tool.is_for_models()
+            }
         }
     }
 

@@ -70,10 +70,10 @@ pub use lockfile::Lockfiles;
 pub use removed_tools::{FoundTool, RemovedTool, RemovedToolsPage, RemovedToolsQuery};
 pub use source_view::{ConnectionState, DiscoveryStatus, SourceHealth, SourceView, Sources};
 pub use sources_version::{ListHints, SourcesVersion};
-pub use toolcrib_catalog::filter::ToolFilter;
 pub use stats::{SourceStats, Statistics, Stats, ToolStats};
 pub use tool_versions::ToolVersion;
 pub use tool_view::{ExecutionView, ToolView};
+pub use toolcrib_catalog::filter::ToolFilter;
 pub use verify::{StoreMaintenance, Verification};
 
 /// One catalogue of tools over a store, with the connections to the sources behind it.

@@ -18,7 +18,7 @@ use std::sync::{Arc, OnceLock};
 use serde_json::value::RawValue;
 use toolcrib_core::error::Result;
 use toolcrib_core::fingerprint::Fingerprint;
-use toolcrib_core::manifest::{PackedManifest, PackedTool, SkippedTool, ToolTraits};
+use toolcrib_core::manifest::{ListTraits, PackedManifest, PackedTool, SkippedTool};
 use toolcrib_core::source::SourceId;
 use toolcrib_core::tool::{Hints, SEPARATOR, TaskSupport, Tool, ToolName};
 use toolcrib_schema::Validator;
@@ -47,7 +47,7 @@ pub struct Segment {
     /// Tokens of each tool of the manifest; counted on first use where they are not stored.
     token_counts: OnceLock<Vec<u32>>,
     /// Traits of each tool of a manifest whose index has none; parsed on first use.
-    parsed_traits: OnceLock<Vec<ToolTraits>>,
+    parsed_traits: OnceLock<Vec<ListTraits>>,
 }
 
 /// One tool of a segment.
@@ -207,12 +207,12 @@ impl Segment {
     }
 
     /// Tags and visibility of a tool. Parses all tools once if an older version recorded the list.
-    pub(super) fn traits(&self, entry: &SegmentEntry) -> &ToolTraits {
+    pub(super) fn traits(&self, entry: &SegmentEntry) -> &ListTraits {
         if self.packed.has_traits {
             return &self.packed_tool(entry).traits;
         }
         let parsed = self.parsed_traits.get_or_init(|| {
-            let parse = |tool: &PackedTool| self.packed.tool(tool).map(|tool| ToolTraits::from_tool(&tool));
+            let parse = |tool: &PackedTool| self.packed.tool(tool).map(|tool| ListTraits::from_tool(&tool));
             self.packed.tools.iter().map(|tool| parse(tool).unwrap_or_default()).collect()
         });
         &parsed[entry.tool_index]

@@ -121,14 +121,21 @@ fn names_that_collide_after_sanitizing_stay_unique() {
 }
 
 #[test]
-fn hidden_tools_are_not_listed_and_denied_ones_are() {
-    let view = build_view(vec![catalog_source(
-        "git",
-        false,
-        &["push", "pull"],
-        &[("push", Verdict::Hide), ("pull", Verdict::Deny)],
-    )]);
-    assert_eq!(offered_names(&view), ["git__pull"]);
+fn agents_see_neither_hidden_nor_denied_tools_and_people_see_denied_ones() {
+    let rules = [("push", Verdict::Hide), ("pull", Verdict::Deny)];
+    let git = catalog_source("git", false, &["add", "push", "pull"], &rules);
+    let catalog = Arc::new(Catalog::build(1, vec![git]));
+    let people = View::full(catalog.clone());
+    assert_eq!(offered_names(&people), ["git__add"]);
+    assert_eq!(people.listed_tools().map(|tool| tool.name().as_str()).collect::<Vec<_>>(), ["git__add", "git__pull"]);
+    let agents = View::for_agents(catalog.clone());
+    assert_eq!(agents.tools().map(|tool| tool.name().as_str()).collect::<Vec<_>>(), ["git__add"]);
+    assert!(agents.find("git__pull").is_err() && !agents.render(Format::Json).unwrap().contains("pull"));
+    assert_ne!(agents.key(), people.key());
+    assert_eq!(View::for_agents(catalog).key(), agents.key());
+    // Without rules against tools both are the same.
+    let catalog = Arc::new(Catalog::build(1, vec![catalog_source("git", false, &["add"], &[("add", Verdict::Ask)])]));
+    assert_eq!(View::for_agents(catalog.clone()).key(), View::full(catalog).key());
 }
 
 #[test]

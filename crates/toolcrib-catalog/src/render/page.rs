@@ -56,9 +56,7 @@ impl View {
             ListOrder::Tokens | ListOrder::Calls(_) => {
                 let tools = self.tools().filter(|tool| format.shows(tool) && filter(tool));
                 let mut tools: Vec<ToolRef<'_>> = tools
-                    .filter(|tool| {
-                        after.is_none_or(|after| after.is_before(order.rank(tool), tool.name().as_str()))
-                    })
+                    .filter(|tool| after.is_none_or(|after| after.is_before(order.rank(tool), tool.name().as_str())))
                     .collect();
                 order.sort(&mut tools);
                 tools

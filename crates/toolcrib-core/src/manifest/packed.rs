@@ -48,7 +48,7 @@ pub struct PackedTool {
     /// Number of tokens of the tool as MCP lists it; 0 if not counted yet.
     pub tokens: u32,
     /// Tags and visibility; empty without [`PackedManifest::has_traits`].
-    pub traits: ToolTraits,
+    pub traits: ListTraits,
     /// Start of the tool's JSON in the body.
     start: usize,
     /// Start of the part that tool lists show.
@@ -59,28 +59,28 @@ pub struct PackedTool {
 
 /// Properties of a tool that filters need, kept in the index so that no list has to parse the tools.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct ToolTraits {
+pub struct ListTraits {
     /// Tags of the OpenAPI operation. For tools of MCP servers the caller must ignore them, as the execution specification.
     pub tags: Vec<String>,
     /// Whether the tool is for MCP Apps alone, see [`Tool::is_app_only`].
     pub app_only: bool,
 }
 
-impl ToolTraits {
+impl ListTraits {
     /// Maximum number of tags of a tool, and of bytes of each: they come from the source and are in every list.
     const MAX_TAGS: usize = 32;
     const MAX_TAG_LEN: usize = 100;
 
     /// Reads the traits of a tool.
-    pub fn from_tool(tool: &Tool) -> ToolTraits {
+    pub fn from_tool(tool: &Tool) -> ListTraits {
         let mut tags: Vec<String> = Vec::new();
         for tag in tool.parse_execution_spec().map(|spec| spec.tags).unwrap_or_default() {
-            let tag = sanitize_truncated(&tag, ToolTraits::MAX_TAG_LEN);
-            if tags.len() < ToolTraits::MAX_TAGS && !tag.is_empty() && !tags.contains(&tag) {
+            let tag = sanitize_truncated(&tag, ListTraits::MAX_TAG_LEN);
+            if tags.len() < ListTraits::MAX_TAGS && !tag.is_empty() && !tags.contains(&tag) {
                 tags.push(tag);
             }
         }
-        ToolTraits { tags, app_only: tool.is_app_only() }
+        ListTraits { tags, app_only: tool.is_app_only() }
     }
 }
 
@@ -136,7 +136,7 @@ impl PackedManifest {
                 name: tool.name.clone(),
                 fingerprint: *fingerprint,
                 tokens: 0,
-                traits: ToolTraits::from_tool(tool),
+                traits: ListTraits::from_tool(tool),
                 start,
                 listing_start,
                 end: body.len(),
@@ -242,7 +242,7 @@ impl<'a> StoredTool<'a> {
 
     fn into_packed(self) -> PackedTool {
         let StoredTool { name, fingerprint, tokens, tags, app_only, start, listing_start, end } = self;
-        let traits = ToolTraits { tags: tags.into_owned(), app_only };
+        let traits = ListTraits { tags: tags.into_owned(), app_only };
         PackedTool { name: name.into_owned(), fingerprint, tokens, traits, start, listing_start, end }
     }
 }

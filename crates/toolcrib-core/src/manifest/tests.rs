@@ -188,5 +188,5 @@ fn the_index_has_tags_and_visibility_and_is_readable_without_them() {
         tool.as_object_mut().unwrap().retain(|key, _| !matches!(key.as_str(), "tags" | "app_only"));
     }
     let read = PackedManifest::read(packed.fingerprint, &old.to_string(), (*packed.body).clone()).unwrap();
-    assert!(!read.has_traits && read.tools.iter().all(|tool| tool.traits == ToolTraits::default()));
+    assert!(!read.has_traits && read.tools.iter().all(|tool| tool.traits == ListTraits::default()));
 }

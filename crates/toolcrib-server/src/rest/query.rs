@@ -58,7 +58,9 @@ impl QueryParams {
         let known = || known.iter().map(String::as_str);
         let hint = match (closest_match(name, known()), known().next()) {
             (Some(near), _) => format!("did you mean `{near}`?"),
-            (None, Some(_)) => format!("known are {}", known().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")),
+            (None, Some(_)) => {
+                format!("known are {}", known().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", "))
+            }
             (None, None) => "this route has none".to_owned(),
         };
         Err(bad_request(format!("unknown query parameter `{shown}`; {hint}")))

@@ -104,7 +104,8 @@ async fn list_sources(AuthorizedRequest { app, client, .. }: AuthorizedRequest, 
     }
     // The version is taken before the list is read: a change in between makes the entry outdated, never wrong.
     let version = sources.version();
-    let response = TaggedResponse::from_body(to_json_bytes(&json!({ "sources": sources.list_for(&client.principal) }))?);
+    let response =
+        TaggedResponse::from_body(to_json_bytes(&json!({ "sources": sources.list_for(&client.principal) }))?);
     let rendered = Arc::new(CachedSourceList { version, response });
     app.source_list_cache.insert(view, &rendered, is_current);
     Ok(rendered.response.to_response(&headers))

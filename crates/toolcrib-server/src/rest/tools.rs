@@ -42,7 +42,11 @@ pub(super) fn routes() -> Vec<ApiRoute> {
                 "`json` is Toolcrib's own format; the others are the array that a provider expects",
             )
             .query_param("kind", string_enum(&ToolFilter::KINDS), "Only tools of sources of this kind")
-            .query_param("tag", json!({ "type": "string" }), "Only tools with this tag, of their own or of their source")
+            .query_param(
+                "tag",
+                json!({ "type": "string" }),
+                "Only tools with this tag, of their own or of their source",
+            )
             .query_param(
                 "state",
                 string_enum(&StateFilter::ALL.map(StateFilter::as_str)),

@@ -231,7 +231,12 @@ async fn tools_are_filtered_and_ordered_by_every_parameter() {
     let tags: Vec<&Value> = list["tools"].as_array().unwrap().iter().map(|tool| &tool["tags"]).collect();
     assert_eq!(
         tags,
-        [&json!(["team-b"]), &json!(["team-b"]), &json!(["team-a", "read", "orders"]), &json!(["team-a", "read", "orders"])]
+        [
+            &json!(["team-b"]),
+            &json!(["team-b"]),
+            &json!(["team-a", "read", "orders"]),
+            &json!(["team-a", "read", "orders"])
+        ]
     );
     assert!(list["tools"].as_array().unwrap().iter().all(|tool| tool["tokens"].as_u64() > Some(0)), "{list}");
     server.post("/api/tools/mail__send/call", &json!({})).await.expect_json(200);
@@ -267,14 +272,15 @@ async fn tools_are_filtered_and_ordered_by_every_parameter() {
         let error = response.expect_json(400);
         assert_eq!((&error["error"]["code"], &error["error"]["message"]), (&json!("BAD_REQUEST"), &json!(message)));
     }
-    for path in ["/api/sources?x=1", "/api/stats?limit=1", "/api/tools/shop__list?format=mcp", "/api/openapi.json?v=3"] {
+    for path in ["/api/sources?x=1", "/api/stats?limit=1", "/api/tools/shop__list?format=mcp", "/api/openapi.json?v=3"]
+    {
         assert_eq!(server.get(path).await.error_code(), "BAD_REQUEST", "{path}");
     }
     assert_eq!(server.post("/api/refresh?forced=true", &Value::Null).await.status, 400);
 }
 
 #[tokio::test]
-async fn denied_tools_are_for_administrators_and_disabled_by_rule_ones_for_nobody() {
+async fn denied_tools_are_for_administrators_and_hidden_ones_are_unknown() {
     let (server, mail) = start_with_tags().await;
     let agents = ["mail__long", "mail__send", "shop__list", "shop__pay"];
     assert_eq!(tool_names(&server.get("/api/tools").await.expect_json(200)), agents);
@@ -340,6 +346,9 @@ async fn a_removed_tool_keeps_its_last_definition() {
     let called = server.post("/api/tools/git__push/call", &json!({})).await.expect_json(404);
     let message = called["error"]["message"].as_str().unwrap();
     assert_eq!(called["error"]["code"], "TOOL_NOT_IMPLEMENTED");
-    assert!(message.starts_with("`git__push` was removed at ") && message.contains("GET /api/tools/git__push"), "{message}");
+    assert!(
+        message.starts_with("`git__push` was removed at ") && message.contains("GET /api/tools/git__push"),
+        "{message}"
+    );
     assert_eq!(server.get("/api/tools/git__never").await.status, 404);
 }

@@ -1,5 +1,5 @@
 //! Tools that their source no longer offers, with their last definitions. The inventory knows the last manifest that had
-//! a removed tool; manifests stay in the store, so its definition can be read from there when somebody asks for it.
+//! a removed tool; manifests stay in the store, so its definition is read from there on request.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -115,7 +115,8 @@ impl History<'_> {
         let Some(state) = inventory.source(&source) else { return Ok(None) };
         let Some(tool) = state.tools.get(&name) else { return Ok(None) };
         let removed = self.describe_removed(&source, state, &name, *tool);
-        let mut found: Vec<RemovedTool> = Some(removed).filter(|tool| is_visible(principal, tool)).into_iter().collect();
+        let mut found: Vec<RemovedTool> =
+            Some(removed).filter(|tool| is_visible(principal, tool)).into_iter().collect();
         self.load_definitions(&mut found, false).await?;
         Ok(found.pop())
     }
@@ -215,11 +216,8 @@ impl History<'_> {
             for tool in tools.iter_mut().filter(|tool| tool.manifest == Some(manifest)) {
                 let position = segment.position_of_original(&tool.original_name);
                 let Some(entry) = position.and_then(|position| segment.entries().get(position)) else { continue };
-                let tokens = if count_tokens {
-                    Some(segment.token_count(entry))
-                } else {
-                    segment.listed_token_count(entry)
-                };
+                let tokens =
+                    if count_tokens { Some(segment.token_count(entry)) } else { segment.listed_token_count(entry) };
                 tool.tokens = tokens.filter(|tokens| *tokens > 0);
                 let declaration = tool.declaration.clone();
                 let mut view = ToolView::from_removed(&segment, entry, &tool.kind, tool.history, declaration)?;

@@ -163,8 +163,11 @@ impl Sources<'_> {
     pub fn list_for(&self, principal: &Principal) -> Vec<SourceView> {
         let snapshot = self.registry.state.snapshot();
         let view = view_for(principal, snapshot.catalog.clone());
-        let mut views: Vec<SourceView> =
-            snapshot.inventory.sources().filter_map(|(id, _)| self.build_source_view(&snapshot, &view, principal, id)).collect();
+        let mut views: Vec<SourceView> = snapshot
+            .inventory
+            .sources()
+            .filter_map(|(id, _)| self.build_source_view(&snapshot, &view, principal, id))
+            .collect();
         let undeclared = snapshot.invalid_sources.iter().filter(|(id, _)| snapshot.inventory.source(id).is_none());
         views.extend(undeclared.map(|(id, error)| invalid_source_view(id, error)));
         views.sort_by(|a, b| a.id.cmp(&b.id));

@@ -16,7 +16,7 @@ use toolcrib_core::execution::{ExecutionSpec, SecurityRequirement};
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::inventory::ToolState;
 use toolcrib_core::json::RawFields;
-use toolcrib_core::manifest::ToolTraits;
+use toolcrib_core::manifest::ListTraits;
 use toolcrib_core::policy::Verdict;
 use toolcrib_core::source::{OpenApiSource, SourceKind};
 use toolcrib_core::tool::{TaskSupport, ToolListing, ToolName};
@@ -176,7 +176,7 @@ impl ToolView {
     pub fn tags(&self) -> Vec<String> {
         let mut tags = self.declaration.as_ref().map(|source| source.settings.tags.clone()).unwrap_or_default();
         let has_spec = self.execution_spec.is_some();
-        let own = if has_spec { ToolTraits::from_tool(&self.tool).tags } else { Vec::new() };
+        let own = if has_spec { ListTraits::from_tool(&self.tool).tags } else { Vec::new() };
         let own: Vec<String> = own.into_iter().filter(|tag| !tags.contains(tag)).collect();
         tags.extend(own);
         tags

@@ -34,7 +34,10 @@ pub(crate) fn render_tool(view: &ToolView, full: bool) -> String {
         None => present_rows(view),
     };
     if let Some(removed_at) = view.removed_at {
-        text.push_str(&format!("  removed at {removed_at}: `{}` no longer offers it; this is what it was\n", view.source));
+        text.push_str(&format!(
+            "  removed at {removed_at}: `{}` no longer offers it; this is what it was\n",
+            view.source
+        ));
     }
     for (label, value) in rows.iter().filter(|(_, value)| !value.is_empty()) {
         text.push_str(&format!("  {}{value}\n", color::dim(&format!("{label:<10}"))));
