@@ -170,7 +170,7 @@ async fn policy_rules_apply_to_lists_and_calls() {
     let git = ScriptedSource::new(["add", "delete", "push", "secret"]);
     let yaml = "sources: { git: { command: x, tools: { 'p*': ask, delete: deny, secret: hide } } }";
     let fixture = open_yaml(yaml, &[("git", &git)]).await;
-    assert_eq!(list_tools(&fixture).await, ["git__add", "git__delete", "git__push"]);
+    assert_eq!(list_tools(&fixture).await, ["git__add", "git__push"]);
     for (name, expected) in [
         ("git__add", "ok: add {}"),
         (
@@ -351,11 +351,8 @@ async fn a_removed_tool_is_not_called() {
     git.set_tools(["pull"]);
     force_refresh(&fixture, "git").await;
     assert_eq!(cached_tools(&fixture), ["git__pull"]);
-    assert!(
-        call_outcome(&fixture, "git__push", json!({}))
-            .await
-            .starts_with("TOOL_NOT_IMPLEMENTED no tool named `git__push`")
-    );
+    let outcome = call_outcome(&fixture, "git__push", json!({})).await;
+    assert!(outcome.starts_with("TOOL_NOT_IMPLEMENTED `git__push` was removed at 2026-"), "{outcome}");
     assert_eq!(git.calls(), 0);
 }
 
