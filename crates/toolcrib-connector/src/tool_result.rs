@@ -31,6 +31,9 @@ pub struct ToolResult {
 
 /// Key of `_meta` under which Toolcrib adds notes about a call: a list of strings.
 pub const NOTES_KEY: &str = "toolcrib/notes";
+/// Key of `_meta` for the next page of a list and the number of all items. The last text block of such a result says the
+/// same for people and models.
+pub const PAGINATION_KEY: &str = "toolcrib/pagination";
 
 impl ToolResult {
     /// Appends a note to `_meta["toolcrib/notes"]`, after those of an upstream Toolcrib. A result that cannot be

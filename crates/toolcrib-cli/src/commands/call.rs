@@ -18,7 +18,7 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::{Map, Value};
 use toolcrib::call::CallDeadline;
-use toolcrib::connector::NOTES_KEY;
+use toolcrib::connector::{NOTES_KEY, PAGINATION_KEY};
 use toolcrib::core::ResultExt;
 use toolcrib::core::text::sanitize;
 use toolcrib::schema::parse_typed;
@@ -86,6 +86,9 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
         // Notes go to stderr, so that stdout is the result alone.
         for note in toolcrib_notes(&output) {
             output::print_stderr_line(&format!("note: {}", sanitize(&note)));
+        }
+        if let Some(line) = pagination_line(&output) {
+            output::print_stderr_line(&sanitize(&line));
         }
     }
     Ok(if output.is_error() { CommandOutcome::Failure } else { CommandOutcome::Success })
@@ -183,10 +186,22 @@ fn toolcrib_notes(output: &CallOutput) -> Vec<String> {
     notes.filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
+/// Returns the line about the next page of a list, which Toolcrib appends to the content of an API's response.
+fn pagination_line(output: &CallOutput) -> Option<String> {
+    let meta: Value = serde_json::from_str(output.meta()?).ok()?;
+    meta.get(PAGINATION_KEY)?;
+    let blocks: Vec<Value> = serde_json::from_str(output.content()).ok()?;
+    blocks.last()?.get("text")?.as_str().map(str::to_owned)
+}
+
 /// Renders the result for a terminal: text without control characters, and a description of binary content. `--json`
 /// prints the result unchanged.
 pub(crate) fn render_output(output: &CallOutput) -> String {
-    let blocks: Vec<Value> = serde_json::from_str(output.content()).unwrap_or_default();
+    let mut blocks: Vec<Value> = serde_json::from_str(output.content()).unwrap_or_default();
+    // That line goes to stderr, so that stdout is what the API sent.
+    if pagination_line(output).is_some() {
+        blocks.pop();
+    }
     let mut lines: Vec<String> = blocks.iter().map(render_content_block).collect();
     // Structured content without a text block, as some servers send it.
     if lines.is_empty()

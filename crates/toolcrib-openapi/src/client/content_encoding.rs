@@ -14,6 +14,9 @@ pub(super) const ACCEPTED_ENCODINGS: &str = "gzip, deflate";
 /// Encodings of one response. Two happen when a proxy compresses what the server has compressed already.
 const MAX_ENCODINGS: usize = 3;
 
+/// First bytes of gzip.
+const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
+
 /// Encodings of a response body, in the order in which they were applied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ContentEncoding {
@@ -64,6 +67,11 @@ impl ContentEncoding {
 /// Decodes a body up to `max_bytes`. CPU-bound. Fails with `UnexpectedEof` if the compressed data ends too early, and with
 /// another kind if it is invalid.
 pub(super) fn decode(body: &[u8], compressions: &[Compression], max_bytes: usize) -> io::Result<DecodedBody> {
+    // Plain text that is shorter than a header of gzip would count as incomplete.
+    let starts_like_gzip = body.iter().zip(GZIP_MAGIC).all(|(byte, expected)| *byte == expected);
+    if compressions.last() == Some(&Compression::Gzip) && !starts_like_gzip {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
     // One byte more than the limit tells a body that fits from one that does not.
     let read_limit = max_bytes as u64 + 1;
     let mut reader: Box<dyn Read + '_> = Box::new(body);
@@ -158,15 +166,16 @@ mod tests {
         ok(&gzip(&zlib(&text)), &[Deflate, Gzip]);
 
         let failure = |body: &[u8], compression| decode(body, &[compression], 1000).unwrap_err().kind();
-        for (encoded, compression) in
-            [(gzip(&text), Gzip), (zlib(&text), Deflate), (raw_deflate(&text), Deflate), (vec![0x78, 0x9c], Deflate)]
+        // A block of the invalid type 3 at the position of the first block.
+        for (mut encoded, compression, first_block) in
+            [(gzip(&text), Gzip, 10), (zlib(&text), Deflate, 2), (raw_deflate(&text), Deflate, 0)]
         {
             assert_eq!(failure(&encoded[..encoded.len() - 1], compression), io::ErrorKind::UnexpectedEof);
-            let mut broken = encoded;
-            let middle = broken.len() / 2;
-            broken.splice(middle.., [0xff; 20]);
-            assert_ne!(failure(&broken, compression), io::ErrorKind::UnexpectedEof, "{compression:?}");
+            encoded[first_block] = 0x07;
+            assert_ne!(failure(&encoded, compression), io::ErrorKind::UnexpectedEof, "{compression:?}");
         }
+        assert_eq!(failure(&[0x1f], Gzip), io::ErrorKind::UnexpectedEof);
+        assert_ne!(failure(b"{}", Gzip), io::ErrorKind::UnexpectedEof);
         assert_ne!(failure(b"plain text, not compressed", Gzip), io::ErrorKind::UnexpectedEof);
     }
 

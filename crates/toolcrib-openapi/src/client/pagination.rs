@@ -13,7 +13,6 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use toolcrib_connector::redact::Redactor;
 use toolcrib_core::execution::{Operation, ParameterLocation};
-use toolcrib_core::json::RawFields;
 use toolcrib_core::text::sanitize_truncated;
 use url::Url;
 
@@ -136,7 +135,8 @@ impl PageArguments {
     pub(super) fn find(&self, received: &ReceivedResponse, body: Option<&RawValue>) -> Option<Pagination> {
         let ReceivedResponse { status, headers, url, .. } = received;
         let header_total = total_from_headers(headers);
-        let members = body.map(small_members).unwrap_or_default();
+        let has_arguments = !self.query.is_empty() || !self.next_page.is_empty();
+        let members = body.filter(|_| has_arguments).map(small_members).unwrap_or_default();
         let next = self
             .next_by_url(next_link(headers).and_then(|link| url.join(&link).ok()))
             .or_else(|| self.next_by_header(headers))
@@ -357,11 +357,9 @@ fn next_url(members: &Value) -> Option<&str> {
 
 /// The members of a body that are small enough to describe a page, as an object. Items are not parsed.
 fn small_members(body: &RawValue) -> Value {
-    let fields = RawFields::parse(body);
-    let members = fields.iter().flat_map(RawFields::iter).filter(|(_, value)| value.get().len() <= MAX_MEMBER_LEN);
-    members
-        .map(|(name, value)| (name.to_owned(), serde_json::from_str::<Value>(value.get()).unwrap_or_default()))
-        .collect()
+    let members: BTreeMap<String, &RawValue> = serde_json::from_str(body.get()).unwrap_or_default();
+    let small = members.into_iter().filter(|(_, value)| value.get().len() <= MAX_MEMBER_LEN);
+    small.map(|(name, value)| (name, serde_json::from_str::<Value>(value.get()).unwrap_or_default())).collect()
 }
 
 /// Text of a scalar that is not empty.

@@ -19,7 +19,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
-use toolcrib_connector::ToolResult;
+use toolcrib_connector::{PAGINATION_KEY, ToolResult};
 use toolcrib_core::execution::OperationResponse;
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::{Code, Error, Result, ResultExt};
@@ -64,9 +64,6 @@ const MAX_REPORTED_HEADERS: usize = 32;
 /// Bound on the length of a reported header.
 const MAX_HEADER_CHARS: usize = 1024;
 
-/// Key in `_meta` of the next page's arguments and of the number of all items.
-const PAGINATION_KEY: &str = "toolcrib/pagination";
-
 /// Kind of a response body, by media type and content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BodyKind {
@@ -107,11 +104,8 @@ pub(super) fn build_result(label: &str, received: &ReceivedResponse, pages: &Pag
     let ReceivedResponse { status, headers, body, is_truncated, .. } = received;
     let kind = media_type(headers);
     let body_kind = if is_encoded(headers) { BodyKind::Binary } else { classify_body(&kind, body) };
-    let text = json_text(body);
-    let raw = match body_kind {
-        BodyKind::Json if !is_truncated => serde_json::from_slice::<&RawValue>(&text).ok(),
-        _ => None,
-    };
+    let text = if body_kind == BodyKind::Json && !is_truncated { json_text(body) } else { Cow::default() };
+    let raw = serde_json::from_slice::<&RawValue>(&text).ok();
     let (mut content, structured) = match body_kind {
         // An empty body still has a status worth reporting.
         _ if body.is_empty() && !is_truncated => (vec![text_block(&status.to_string())], None),
