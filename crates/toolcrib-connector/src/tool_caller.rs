@@ -63,7 +63,7 @@ pub enum ResultPaging {
     Whole,
 }
 
-/// What a workflow step asks of its call, and a shared slot for the last relevant response. Retried responses are not
+/// Options of a workflow step for its call, and a shared slot for the last relevant response. Retried responses are not
 /// recorded.
 #[derive(Clone)]
 pub struct ResponseRecorder {

@@ -206,7 +206,7 @@ impl ApiClient<'_> {
         }
     }
 
-    /// What the next page of the response is requested with.
+    /// Arguments with which the next page of a response is requested.
     pub(super) fn page_arguments(&self, operation: &Operation, request: &OutboundRequest) -> PageArguments {
         let redactor = self.connector.references.redactor();
         PageArguments::new(operation, &request.url, self.call.input_schema, redactor)

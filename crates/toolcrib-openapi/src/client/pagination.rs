@@ -87,7 +87,7 @@ const CURSORS: [(&str, &[&str]); 14] = [
     ("nextOffset", &["offset", "start", "skip"]),
 ];
 
-/// What the next page can be requested with.
+/// Arguments with which the next page can be requested, and what was sent.
 #[derive(Debug)]
 pub(super) struct PageArguments {
     /// Name in the query, and argument.

@@ -12,7 +12,7 @@ use toolcrib::core::ResultExt;
 use toolcrib::core::text::sanitize;
 use toolcrib::{CallOutput, Code, Error, Result};
 
-/// What was written, and the rest of the result.
+/// Description of the written content, and the rest of the result.
 pub(super) struct WrittenResult {
     /// Line for a terminal.
     pub(super) description: String,
