@@ -162,7 +162,7 @@ impl TestRequest {
             let own_id = self.request.id().is_some_and(|own| own.get() == id.to_string());
             assert_eq!(self.is_in_use(id), own_id, "only the last id can be in use");
         }
-        let is_cancelled = self.request.cancel.is_cancelled();
+        let is_cancelled = self.request.cancel.token.is_cancelled();
         let states = self.states();
         for (index, state) in states.iter().enumerate() {
             let is_found = self.request.shared.suspended.find(state).is_ok();
@@ -326,7 +326,7 @@ fn a_request_that_made_room_for_another_is_not_resumed() {
     let state = test.last_state();
     let found = test.request.shared.suspended.find(&state).unwrap();
     test.suspend_other();
-    assert!(test.request.cancel.is_cancelled());
+    assert!(test.request.cancel.token.is_cancelled());
     assert_eq!(test.resume_found(&found, &state, json!(1)).unwrap_err().message, unknown_state().message);
     assert!(!test.is_in_use(1));
 }
