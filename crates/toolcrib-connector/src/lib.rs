@@ -30,8 +30,8 @@ pub use connector::{
     CallFailure, Connector, Discovered, Discovery, SourceRequest, SourceSubscriptions, SubscribersByUri, ToolCall,
 };
 pub use context::{
-    CallContext, CallDeadline, ClientId, EraPreference, InputRelay, NotificationListener, ProgressListener, QuestionError,
-    QuestionHandler, SourceQuestion,
+    CallContext, CallDeadline, ClientId, EraPreference, InputRelay, NotificationListener, ProgressListener,
+    QuestionError, QuestionHandler, SourceQuestion,
 };
 pub use document::run_blocking;
 pub use http_rejection::{HttpRejection, parse_retry_after};

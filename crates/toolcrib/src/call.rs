@@ -63,8 +63,8 @@ pub(crate) use find_tool::{explain_source, find_tool};
 pub(crate) use policy::denied_error;
 pub use requests::McpCapability;
 pub use toolcrib_connector::{
-    CallContext, CallDeadline, CallOutput, CallRequest, ClientId, EraPreference, InputRelay, NotificationListener, ProgressListener,
-    QuestionError, QuestionHandler, ResultPage, ResultPaging, SourceQuestion,
+    CallContext, CallDeadline, CallOutput, CallRequest, ClientId, EraPreference, InputRelay, NotificationListener,
+    ProgressListener, QuestionError, QuestionHandler, ResultPage, ResultPaging, SourceQuestion,
 };
 
 /// Dispatches calls: finds the tool, checks policy and arguments, and sends the call to its source.

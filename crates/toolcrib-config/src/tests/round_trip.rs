@@ -114,21 +114,23 @@ fn any_settings() -> impl Strategy<Value = SourceSettings> {
         (lifecycle, results, protocol),
         title,
     )
-        .prop_map(|(ttl, call_timeout, result_limit, enabled, tags, tools, (lifecycle, results, protocol), title)| {
-            SourceSettings {
-                ttl,
-                call_timeout,
-                result_limit,
-                enabled,
-                tags,
-                tools,
-                lifecycle,
-                results,
-                protocol,
-                title,
-                ..SourceSettings::default()
-            }
-        })
+        .prop_map(
+            |(ttl, call_timeout, result_limit, enabled, tags, tools, (lifecycle, results, protocol), title)| {
+                SourceSettings {
+                    ttl,
+                    call_timeout,
+                    result_limit,
+                    enabled,
+                    tags,
+                    tools,
+                    lifecycle,
+                    results,
+                    protocol,
+                    title,
+                    ..SourceSettings::default()
+                }
+            },
+        )
 }
 
 proptest! {

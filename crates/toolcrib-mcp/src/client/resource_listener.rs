@@ -183,7 +183,9 @@ fn acknowledgement_handler(
     Arc::new(move |method, params| {
         if method != "notifications/subscriptions/acknowledged" {
             let connection = connection.upgrade();
-            if let Some(handler) = connection.as_ref().and_then(|connection| connection.options.on_notification.as_ref()) {
+            if let Some(handler) =
+                connection.as_ref().and_then(|connection| connection.options.on_notification.as_ref())
+            {
                 handler(method, params);
             }
             return;

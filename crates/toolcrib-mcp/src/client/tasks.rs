@@ -92,8 +92,7 @@ impl McpClient {
         };
         let tasks = object(Some(&self.server.capabilities), "tasks");
         let requests = object(tasks.as_deref(), "requests");
-        matches!(self.era, Era::Legacy(_))
-            && object(object(requests.as_deref(), "tools").as_deref(), "call").is_some()
+        matches!(self.era, Era::Legacy(_)) && object(object(requests.as_deref(), "tools").as_deref(), "call").is_some()
     }
 
     /// Sends `tools/call`, waits for the task if the server made one, and returns the result of the tool.

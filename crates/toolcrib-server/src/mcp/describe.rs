@@ -91,7 +91,11 @@ impl McpService {
 /// Renders a tool as in `tools/list`, with all fields of its source and the complete schemas that a list may omit.
 fn render_full(listings: &Listings, tool: &ToolView) -> Result<String, Error> {
     let mut text = String::new();
-    mcp::push_definition(tool.name.as_str(), &listings.view().find(tool.name.as_str())?.with_full_schemas()?, &mut text);
+    mcp::push_definition(
+        tool.name.as_str(),
+        &listings.view().find(tool.name.as_str())?.with_full_schemas()?,
+        &mut text,
+    );
     Ok(text)
 }
 

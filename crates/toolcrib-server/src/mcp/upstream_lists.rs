@@ -21,8 +21,8 @@ use toolcrib::core::json::{RawFields, raw_string};
 use toolcrib::core::text::sanitize_truncated;
 use toolcrib::core::tool::SEPARATOR;
 use toolcrib::{CallContext, Error, Registry, SourceId};
-use toolcrib_mcp::{Era, RpcError};
 use toolcrib_mcp::server::McpRequest;
+use toolcrib_mcp::{Era, RpcError};
 
 use super::client_state::{ClientList, ClientStates};
 use super::listing_cache::ListingMode;

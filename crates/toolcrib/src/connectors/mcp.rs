@@ -40,7 +40,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use toolcrib_connector::{
-    CallFailure, Connector, Discovered, Discovery, EraPreference, SourceRequest, SourceSubscriptions, ToolCall, ToolResult,
+    CallFailure, Connector, Discovered, Discovery, EraPreference, SourceRequest, SourceSubscriptions, ToolCall,
+    ToolResult,
 };
 use toolcrib_core::json::{RawFields, raw_string};
 use toolcrib_core::source::{Lifecycle, SourceKind};

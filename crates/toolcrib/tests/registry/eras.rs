@@ -34,7 +34,7 @@ fn reply(spoken: Spoken, request: &ReceivedRequest) -> HttpReply {
         let error = json!({"code": -32601, "message": "unknown method"});
         return HttpReply::json(400, json!({"jsonrpc": "2.0", "id": request.json()["id"], "error": error}));
     }
-    if let Some(handshake) = request.legacy_handshake("1") {
+    if let Some(handshake) = request.legacy_handshake("1").filter(|_| !is_modern) {
         return handshake;
     }
     let era = if is_modern { "modern" } else { "legacy" };

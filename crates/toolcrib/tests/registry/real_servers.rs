@@ -400,7 +400,10 @@ async fn check_research_task(source: Value) {
 #[tokio::test]
 async fn a_tool_that_requires_a_task_is_called_as_one() {
     let Some((program, arguments)) = programs::everything_server() else {
-        return programs::skip("real_servers::a_tool_that_requires_a_task_is_called_as_one", "the server was not fetched");
+        return programs::skip(
+            "real_servers::a_tool_that_requires_a_task_is_called_as_one",
+            "the server was not fetched",
+        );
     };
     check_research_task(json!({"command": program, "args": arguments})).await;
     let (_server, port) = start_http_server((program, arguments), |_| vec!["streamableHttp".to_owned()]).await;
@@ -425,9 +428,13 @@ async fn a_server_that_wants_an_oauth_login_is_explained() {
         let error = fixture.sources().get(&id("s")).unwrap().last_error.unwrap();
         assert_eq!((error.code, error.retryable), (Code::AuthRequired, false));
         let message = error.message;
-        for part in ["HTTP 401", "wants an OAuth login at `https://id.example.com/realm", "`notes.read`",
-            &format!("`npx -y mcp-remote {url}"), "TOOLCRIB_SOURCE_S_TOKEN"]
-        {
+        for part in [
+            "HTTP 401",
+            "wants an OAuth login at `https://id.example.com/realm",
+            "`notes.read`",
+            &format!("`npx -y mcp-remote {url}"),
+            "TOOLCRIB_SOURCE_S_TOKEN",
+        ] {
             assert!(message.contains(part), "{part}: {message}");
         }
         assert!(!message.contains("hunter2") && !message.contains("s3cret"), "{message}");

@@ -37,10 +37,7 @@ fn source_keys() -> Value {
         ("url", text("URL of a remote MCP server")),
         ("transport", nullable_enum(&["http", "sse", "stdio"])),
         ("headers", pairs("HTTP headers of every request")),
-        (
-            "protocol",
-            nullable_enum(&["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]),
-        ),
+        ("protocol", nullable_enum(&["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"])),
         ("auth", object("`bearer`, `basic`, `api_key`, `oauth2` or `schemes`")),
         ("openapi", text("File or URL of the OpenAPI document of an API")),
         ("base_url", text("Base URL of requests, instead of the one in the document")),

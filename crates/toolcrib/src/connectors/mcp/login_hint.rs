@@ -61,14 +61,14 @@ impl McpConnector {
         } else {
             format!(" at {}", quote(&authorization_servers))
         };
-        let with_scopes = if scopes.is_empty() { String::new() } else { format!(" with the scopes {}", quote(&scopes)) };
+        let with_scopes =
+            if scopes.is_empty() { String::new() } else { format!(" with the scopes {}", quote(&scopes)) };
         let command = format!("npx -y mcp-remote {url}");
         let text = format!(
             "the server answered HTTP {status}: it wants an OAuth login{place}{with_scopes}. Toolcrib has no login for \
              MCP servers yet: use `{command}` as the source's command, which opens a browser, or {token}"
         );
-        let login =
-            json!({ "authorization_servers": authorization_servers, "scopes": scopes, "command": command });
+        let login = json!({ "authorization_servers": authorization_servers, "scopes": scopes, "command": command });
         Some((text, json!({ "login": login })))
     }
 
