@@ -154,7 +154,7 @@ impl McpService {
             ListingMode::Search => ServiceDescription {
                 // The sources are not known yet, so that the list may turn out to be a full one.
                 capabilities: if self.effective_mode(&peer) == ExposeMode::Auto && self.is_undiscovered() {
-                    full_capabilities()
+                    self.full_capabilities()
                 // Without a list of resources, but results of APIs may link to one.
                 } else if self.registry.sources().can_hold_binaries() {
                     to_raw(&json!({ "tools": { "listChanged": true }, "resources": {}, "logging": {} }))
@@ -167,10 +167,27 @@ impl McpService {
                 }),
             },
             ListingMode::Full => ServiceDescription {
-                capabilities: full_capabilities(),
+                capabilities: self.full_capabilities(),
                 instructions: instructions::combine(listings.view()),
             },
         }
+    }
+
+    /// Returns the capabilities of a full list, with the extensions that sources announce: they describe tools and
+    /// resources, which are listed in this mode only.
+    fn full_capabilities(&self) -> Box<RawValue> {
+        let mut capabilities = json!({
+            "tools": { "listChanged": true },
+            "prompts": { "listChanged": true },
+            "resources": { "listChanged": true, "subscribe": true },
+            "completions": {},
+            "logging": {},
+        });
+        let extensions = self.registry.sources().extensions();
+        if !extensions.is_empty() {
+            capabilities["extensions"] = json!(extensions);
+        }
+        to_raw(&capabilities)
     }
 
     /// Handles one request by its method. Unknown methods get the JSON-RPC error for that; `ping`, `initialize` and the
@@ -238,17 +255,6 @@ impl Service for McpService {
             self.registry.client_disconnected(ClientId(peer.id));
         }
     }
-}
-
-/// Capabilities in full mode.
-fn full_capabilities() -> Box<RawValue> {
-    to_raw(&json!({
-        "tools": { "listChanged": true },
-        "prompts": { "listChanged": true },
-        "resources": { "listChanged": true, "subscribe": true },
-        "completions": {},
-        "logging": {},
-    }))
 }
 
 /// Reads `mode=…` from the query of the client's URL. The router has rejected unknown modes.

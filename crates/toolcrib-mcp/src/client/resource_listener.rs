@@ -61,8 +61,8 @@ struct GrantedResources {
     resource_subscriptions: Vec<String>,
 }
 
-/// Receives the resources that the server agreed to watch, once.
-type Acknowledged = oneshot::Receiver<Result<Vec<String>, WireError>>;
+/// The resources that the server agreed to watch, or why it refused.
+type Granted = Result<Vec<String>, WireError>;
 
 impl McpClient {
     /// Handles `resources/subscribe` and `resources/unsubscribe` within the deadline of the request.
@@ -129,7 +129,7 @@ impl McpClient {
 fn start_listening(
     connection: &Arc<WireConnection>,
     uris: &BTreeSet<String>,
-) -> Result<(DropGuard, Acknowledged), WireError> {
+) -> Result<(DropGuard, oneshot::Receiver<Granted>), WireError> {
     let params = to_raw(&json!({ "notifications": { "resourceSubscriptions": uris } }))?;
     let (sender, acknowledged) = oneshot::channel();
     let end = CancellationToken::new();
@@ -147,7 +147,7 @@ async fn listen(
     connection: Arc<WireConnection>,
     params: Box<RawValue>,
     uris: BTreeSet<String>,
-    acknowledged: oneshot::Sender<Result<Vec<String>, WireError>>,
+    acknowledged: oneshot::Sender<Granted>,
 ) {
     let acknowledged = Arc::new(Mutex::new(Some(acknowledged)));
     let handler = acknowledgement_handler(&connection, acknowledged.clone());
@@ -176,7 +176,7 @@ async fn listen(
 /// the connection.
 fn acknowledgement_handler(
     connection: &Arc<WireConnection>,
-    acknowledged: Arc<Mutex<Option<oneshot::Sender<Result<Vec<String>, WireError>>>>>,
+    acknowledged: Arc<Mutex<Option<oneshot::Sender<Granted>>>>,
 ) -> NotificationHandler {
     // Weak, because the table of pending requests, which holds the handler, is part of the connection.
     let connection: Weak<WireConnection> = Arc::downgrade(connection);

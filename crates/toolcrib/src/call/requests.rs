@@ -33,6 +33,20 @@ impl McpCapability {
     }
 }
 
+/// Prefix of a recorded capability that is an extension.
+const EXTENSION_PREFIX: &str = "extensions/";
+
+/// Returns the form in which an extension of a source is recorded among its capabilities: `extensions/ID=SETTINGS`.
+pub(crate) fn format_extension(id: &str, settings: &RawValue) -> String {
+    format!("{EXTENSION_PREFIX}{id}={}", settings.get())
+}
+
+/// Parses a recorded extension; `None` for other capabilities.
+pub(crate) fn parse_extension(capability: &str) -> Option<(&str, &RawValue)> {
+    let (id, settings) = capability.strip_prefix(EXTENSION_PREFIX)?.split_once('=')?;
+    Some((id, serde_json::from_str(settings).ok()?))
+}
+
 impl Registry {
     /// Sends any request to an MCP source, over the connection that a call would use. An error of the source is
     /// `TOOL_EXECUTION_FAILED` with `rpc_code`, `rpc_message` and, unless it is large, `rpc_data` in its details.

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
 use serde::Serialize;
+use serde_json::value::RawValue;
 use toolcrib_catalog::View;
 use toolcrib_config::Override;
 use toolcrib_config::show::{mask_args, mask_text, mask_url};
@@ -26,7 +27,7 @@ use toolcrib_core::{Code, Error, Result, Source, SourceId, Timestamp};
 
 use super::{Registry, view_for};
 use crate::breaker::{BreakerState, BreakerView};
-use crate::call::{McpCapability, explain_source};
+use crate::call::{McpCapability, explain_source, parse_extension};
 use crate::connectors::SlotStatus;
 use crate::state::Snapshot;
 use crate::store::{ErrorSummary, SourceStatus};
@@ -253,6 +254,24 @@ impl Sources<'_> {
             let source = snapshot.effective_sources.get(id);
             source.is_some_and(|source| matches!(source.kind, SourceKind::OpenApi(_)))
         })
+    }
+
+    /// Returns the extensions of MCP that enabled sources announced at their last discovery, with their settings. Sources
+    /// that announce one with different settings leave it without.
+    pub fn extensions(&self) -> BTreeMap<String, Box<RawValue>> {
+        let snapshot = self.registry.state.snapshot();
+        let mut merged = BTreeMap::<String, Box<RawValue>>::new();
+        let trusted = snapshot.enabled_sources().map(|(id, _)| id).filter(|id| snapshot.ensure_trusted(id).is_ok());
+        let statuses = trusted.filter_map(|id| snapshot.statuses.get(id));
+        for (id, settings) in
+            statuses.flat_map(|status| status.capabilities.iter()).filter_map(|name| parse_extension(name))
+        {
+            let known = merged.entry(id.to_owned()).or_insert_with(|| settings.to_owned());
+            if known.get() != settings.get() {
+                *known = RawValue::from_string("{}".to_owned()).unwrap_or_default();
+            }
+        }
+        merged
     }
 
     /// Builds the view of a declared source, with the tools that a view of the catalogue shows of it.

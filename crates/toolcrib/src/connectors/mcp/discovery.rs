@@ -20,6 +20,7 @@ use toolcrib_mcp::{
 use super::McpConnector;
 use super::connection::Lifetime;
 use super::connection_pool::EraChoice;
+use crate::call::format_extension;
 use crate::clock::deadline_after;
 use crate::redact::{RedactedJson, Redactor};
 use crate::trace::Trace;
@@ -251,7 +252,22 @@ fn capability_names(server: &ServerDescription) -> Vec<String> {
     const MAX_CAPABILITIES: usize = 32;
     let capabilities = RawFields::parse(&server.capabilities).unwrap_or_default();
     let offered = capabilities.iter().filter(|(_, value)| !matches!(value.get(), "null" | "false"));
-    offered.map(|(name, _)| name.chars().take(64).collect()).take(MAX_CAPABILITIES).collect()
+    let names = offered.map(|(name, _)| name.chars().take(64).collect()).take(MAX_CAPABILITIES);
+    names.chain(extension_capabilities(&capabilities)).collect()
+}
+
+/// Extensions that a server announced, with their settings, as further capability names. Those that are too many or too
+/// large are left out, and those that have a meaning between Toolcrib and the server alone.
+fn extension_capabilities(capabilities: &RawFields) -> Vec<String> {
+    const MAX_EXTENSIONS: usize = 16;
+    const MAX_EXTENSION_BYTES: usize = 1024;
+    let extensions = capabilities.get("extensions").and_then(RawFields::parse).unwrap_or_default();
+    let passed_on = extensions.iter().filter(|(id, settings)| {
+        // Toolcrib waits for tasks itself, and logs in for itself.
+        let is_internal = ["/tasks", "auth", "identity", "dpop"].iter().any(|part| id.to_lowercase().contains(part));
+        !is_internal && !id.contains('=') && id.len() + settings.get().len() <= MAX_EXTENSION_BYTES
+    });
+    passed_on.map(|(id, settings)| format_extension(id, settings)).take(MAX_EXTENSIONS).collect()
 }
 
 /// Self-description of a server for search: title, description and instructions.
@@ -290,6 +306,19 @@ mod tests {
             let skipped = skip_leaking_tool(&redacted, &redactor);
             assert!(!skipped.name.contains("hunter2"), "{}", skipped.name);
         }
+    }
+
+    #[test]
+    fn extensions_are_kept_unless_they_concern_the_connection_itself() {
+        let capabilities = r#"{"tools":{},"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["a/b"]},
+            "io.modelcontextprotocol/tasks":{},"io.modelcontextprotocol/oauth-client-credentials":{}}}"#;
+        let server = ServerDescription {
+            info: None,
+            capabilities: RawValue::from_string(capabilities.to_owned()).unwrap(),
+            instructions: None,
+        };
+        let ui = r#"extensions/io.modelcontextprotocol/ui={"mimeTypes":["a/b"]}"#;
+        assert_eq!(capability_names(&server), ["tools", "extensions", ui]);
     }
 
     #[test]
