@@ -52,17 +52,34 @@ pub struct ArgumentList {
     pub items: Vec<ArgumentOutline>,
     /// Number of arguments beyond the limit.
     pub omitted: usize,
+    /// Variants of which one applies, besides `items`.
+    pub variants: Vec<VariantOutline>,
+    /// Number of variants beyond the limit.
+    pub omitted_variants: usize,
+}
+
+/// One of the alternatives of an object (`anyOf`, `oneOf`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VariantOutline {
+    /// What tells it from the others: `kind cat` for a constant, the name `Cat`, or its number.
+    pub label: String,
+    pub fields: ArgumentList,
 }
 
 impl ArgumentList {
     /// Whether there are no arguments at all, not even omitted ones.
     pub fn is_empty(&self) -> bool {
-        self.items.is_empty() && self.omitted == 0
+        self.items.is_empty() && self.omitted == 0 && self.variants.is_empty()
     }
 
     /// Note to print after the last argument if some are omitted.
     pub fn omitted_note(&self) -> Option<String> {
         (self.omitted > 0).then(|| format!("… (+{} more)", self.omitted))
+    }
+
+    /// Note to print after the last variant if some are omitted.
+    pub fn omitted_variants_note(&self) -> Option<String> {
+        (self.omitted_variants > 0).then(|| format!("… (+{} more variants)", self.omitted_variants))
     }
 }
 

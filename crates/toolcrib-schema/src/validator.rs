@@ -4,6 +4,8 @@
 //! Whatever cannot be validated within the limits is not rejected: the call goes to the source with a note
 //! ([`ValidationOutcome::Unvalidated`]), and the source decides.
 
+mod variants;
+
 use std::sync::{Arc, OnceLock};
 
 use jsonschema::PatternOptions;
@@ -201,16 +203,8 @@ fn describe_error(error: &ValidationError<'_>) -> Vec<ArgumentError> {
     #[expect(clippy::wildcard_enum_match_arm, reason = "a foreign enum; its own words do for all other kinds")]
     match error.kind() {
         Kind::Enum { options } => {
-            let choices = options.as_array().map(Vec::as_slice).unwrap_or_default();
-            let listed: Vec<String> = choices
-                .iter()
-                .take(MAX_LISTED_CHOICES)
-                .map(|choice| sanitize_truncated(&choice.to_string(), 60))
-                .collect();
-            let more = choices.len().saturating_sub(MAX_LISTED_CHOICES);
-            let more = if more > 0 { format!(" or {more} more") } else { String::new() };
-            let actual = sanitize_truncated(&error.instance().to_string(), 80);
-            vec![ArgumentError::new(path, format!("{actual} is not one of {}{more}", listed.join(", ")))]
+            let choices: Vec<&Value> = options.as_array().into_iter().flatten().collect();
+            vec![enum_error(path, error.instance(), &choices)]
         }
         Kind::Required { property } => {
             vec![ArgumentError::new(format!("{parent}/{}", property.as_str().unwrap_or_default()), "is required")]
@@ -220,8 +214,26 @@ fn describe_error(error: &ValidationError<'_>) -> Vec<ArgumentError> {
             .map(|name| format!("{parent}/{}", sanitize_truncated(name, 80)))
             .map(|path| ArgumentError::new(path, "is not an argument of this tool"))
             .collect(),
-        _ => vec![ArgumentError::new(path, sanitize_truncated(&error.to_string(), 300))],
+        Kind::AnyOf { context } | Kind::OneOfNotValid { context } => {
+            variants::describe_variant_errors(parent, context).unwrap_or_else(|| vec![other_error(path, error)])
+        }
+        _ => vec![other_error(path, error)],
     }
+}
+
+/// Returns an error in the words of `jsonschema`.
+fn other_error(path: &str, error: &ValidationError<'_>) -> ArgumentError {
+    ArgumentError::new(path, sanitize_truncated(&error.to_string(), 300))
+}
+
+/// Describes a value that is none of the allowed ones.
+fn enum_error(path: &str, actual: &Value, choices: &[&Value]) -> ArgumentError {
+    let listed = choices.iter().take(MAX_LISTED_CHOICES).map(|choice| sanitize_truncated(&choice.to_string(), 60));
+    let listed: Vec<String> = listed.collect();
+    let more = choices.len().saturating_sub(MAX_LISTED_CHOICES);
+    let more = if more > 0 { format!(" or {more} more") } else { String::new() };
+    let actual = sanitize_truncated(&actual.to_string(), 80);
+    ArgumentError::new(path, format!("{actual} is not one of {}{more}", listed.join(", ")))
 }
 
 #[cfg(test)]

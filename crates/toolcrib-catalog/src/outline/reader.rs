@@ -10,10 +10,10 @@ use std::collections::HashSet;
 use serde_json::Value;
 use toolcrib_core::json;
 use toolcrib_core::text::sanitize_truncated;
-use toolcrib_schema::{array_at, follow_references, sole_alternative, type_name};
+use toolcrib_schema::{array_at, follow_references, reference_text, sole_alternative, type_name};
 
 use super::limits::describe_limits;
-use super::{ArgumentList, ArgumentOutline};
+use super::{ArgumentList, ArgumentOutline, VariantOutline};
 
 /// Maximum nesting of arguments and types. Deeper fields are counted as omitted, deeper types are shown as `…`.
 pub(super) const MAX_OUTLINE_DEPTH: usize = 4;
@@ -23,6 +23,10 @@ pub(super) const MAX_CHOICES: usize = 12;
 const MAX_TOTAL_CHOICES: usize = 2_000;
 /// Maximum number of arguments, nested ones included. References can make a small schema arbitrarily large.
 pub(super) const MAX_ARGUMENTS: usize = 500;
+/// Maximum number of variants of one object.
+const MAX_VARIANTS: usize = 100;
+/// Beginning of the type of a constant.
+const CONSTANT_PREFIX: &str = "always ";
 /// Maximum number of schema nodes that are visited.
 const MAX_VISITED_SCHEMAS: usize = 5_000;
 /// Maximum number of choices and type names whose types are collected; there are only seven types.
@@ -40,6 +44,8 @@ pub(super) struct SchemaOutliner<'a> {
     visits_left: Cell<usize>,
     /// Remaining references that are followed to count omitted fields, after the visits are used up.
     counts_left: Cell<usize>,
+    /// Number of objects on the trail whose variants are being read.
+    variant_level: Cell<usize>,
     /// Maximum number of choices per argument.
     max_choices: usize,
     /// Remaining budget of [`MAX_TOTAL_CHOICES`].
@@ -54,6 +60,7 @@ impl<'a> SchemaOutliner<'a> {
             arguments_left: Cell::new(MAX_ARGUMENTS),
             visits_left: Cell::new(MAX_VISITED_SCHEMAS),
             counts_left: Cell::new(MAX_VISITED_SCHEMAS),
+            variant_level: Cell::new(0),
             max_choices: MAX_CHOICES,
             choices_left: Cell::new(MAX_TOTAL_CHOICES),
         }
@@ -122,7 +129,57 @@ impl<'a> SchemaOutliner<'a> {
     /// Reads the fields of an object schema.
     pub(super) fn read_fields(&self, schema: &'a Value, trail: &mut Vec<&'a Value>) -> ArgumentList {
         let (fields, omitted) = self.read_named_fields(schema, trail);
-        ArgumentList { items: fields.into_iter().map(|(_, argument)| argument).collect(), omitted }
+        let items: Vec<ArgumentOutline> = fields.into_iter().map(|(_, argument)| argument).collect();
+        let fields = ArgumentList { items, omitted, ..ArgumentList::default() };
+        self.add_variants(fields, schema, trail)
+    }
+
+    /// Adds the variants of an object schema that have fields. An only variant of a schema without fields of its own is
+    /// the schema itself, as of a nullable object.
+    fn add_variants(&self, fields: ArgumentList, schema: &'a Value, trail: &mut Vec<&'a Value>) -> ArgumentList {
+        let schema = self.resolve(schema);
+        let level = self.variant_level.get();
+        if is_on_trail(schema, trail) || level >= MAX_OUTLINE_DEPTH {
+            return fields;
+        }
+        trail.push(schema);
+        self.variant_level.set(level + 1);
+        let parts = std::iter::once(schema).chain(array_at(schema, "allOf").iter().map(|part| self.resolve(part)));
+        let alternatives = parts.flat_map(|part| array_at(part, "anyOf").iter().chain(array_at(part, "oneOf")));
+        let mut variants = Vec::new();
+        let mut omitted_variants = 0;
+        for (index, alternative) in alternatives.enumerate() {
+            if index >= MAX_VARIANTS || self.visits_left.get() == 0 {
+                omitted_variants += 1;
+                continue;
+            }
+            let variant = self.read_fields(alternative, trail);
+            if !variant.is_empty() {
+                let label = self.variant_label(alternative, &variant);
+                variants
+                    .push(VariantOutline { label: label.unwrap_or_else(|| (index + 1).to_string()), fields: variant });
+            }
+        }
+        self.variant_level.set(level);
+        trail.pop();
+        if let (true, [_], 0) = (fields.is_empty(), &variants[..], omitted_variants) {
+            return variants.pop().map_or(fields, |variant| variant.fields);
+        }
+        ArgumentList { variants, omitted_variants, ..fields }
+    }
+
+    /// Returns what tells a variant from the others: a field with one value, or the name of its definition.
+    fn variant_label(&self, alternative: &'a Value, variant: &ArgumentList) -> Option<String> {
+        let constant = variant.items.iter().find_map(|field| {
+            let listed = field.choices.first().filter(|_| field.choices.len() == 1).map(String::as_str);
+            field.kind.strip_prefix(CONSTANT_PREFIX).or(listed).map(|value| format!("{} {value}", field.name))
+        });
+        let name = || {
+            let title = self.resolve(alternative).get("title").and_then(Value::as_str);
+            let name = title.or_else(|| reference_text(alternative)?.rsplit('/').next())?;
+            Some(sanitize_truncated(text_prefix(name, 60), 60))
+        };
+        constant.or_else(name)
     }
 
     /// Fields with their full names, as displayed names may be truncated, and the number of omitted fields.
@@ -143,7 +200,8 @@ impl<'a> SchemaOutliner<'a> {
         let required = array_at(schema, "required");
         let properties = schema.get("properties").and_then(Value::as_object);
         let count = properties.map_or(0, |properties| properties.len());
-        if trail.len() > MAX_OUTLINE_DEPTH || !self.try_visit(required.len() + count) {
+        // A variant is at the level of its object.
+        if trail.len() - self.variant_level.get() > MAX_OUTLINE_DEPTH || !self.try_visit(required.len() + count) {
             return (Vec::new(), count);
         }
         trail.push(schema);
@@ -242,10 +300,9 @@ impl<'a> SchemaOutliner<'a> {
         (kind != "any").then(|| format!("any names, each {kind}"))
     }
 
-    /// Fields inside an argument: its own, those of its items, or those of the first alternative that has any.
+    /// Fields inside an argument: its own with those of its variants, or those of its items.
     fn read_nested(&self, schema: &'a Value, trail: &mut Vec<&'a Value>) -> ArgumentList {
-        let alternatives = array_at(schema, "anyOf").iter().chain(array_at(schema, "oneOf"));
-        let candidates = std::iter::once(schema).chain(schema.get("items")).chain(alternatives);
+        let candidates = std::iter::once(schema).chain(schema.get("items"));
         candidates
             .map(|candidate| self.read_fields(candidate, trail))
             .find(|fields| !fields.is_empty())
@@ -260,7 +317,7 @@ impl<'a> SchemaOutliner<'a> {
         let schema = self.resolve(schema);
         // The only possible value says more than its type.
         if let Some(constant) = schema.get("const") {
-            return format!("always {}", format_value(constant));
+            return format!("{CONSTANT_PREFIX}{}", format_value(constant));
         }
         let mut kinds: Vec<String> = match schema.get("type") {
             Some(Value::String(name)) => vec![text_prefix(name, 80).to_owned()],

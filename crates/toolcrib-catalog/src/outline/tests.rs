@@ -92,6 +92,35 @@ fn optional_values_show_their_choices_and_limits() {
 }
 
 #[test]
+fn all_variants_of_an_object_are_listed() {
+    let constant =
+        |name: &str| json!({ "properties": { "kind": { "const": name } }, "allOf": [{ "properties": { name: {} } }] });
+    let list = list_arguments(&json!({
+        "properties": {
+            "pet": { "properties": { "id": {} }, "oneOf": [constant("cat"), constant("dog"), { "$ref": "#/$defs/fish" }] },
+            "pets": { "type": "array", "items": { "anyOf": [constant("cat"), constant("dog")] } },
+            "either": { "anyOf": [{ "type": "string" }, { "type": "object", "properties": { "a": {} } }] },
+        },
+        "anyOf": [{ "properties": { "x": {} } }, { "properties": { "y": {} } }],
+        "$defs": { "fish": { "properties": { "fins": { "$ref": "#/$defs/fish" } } } },
+    }));
+    let describe = |list: &ArgumentList| -> Vec<String> {
+        let names =
+            |list: &ArgumentList| list.items.iter().map(|field| field.name.clone()).collect::<Vec<_>>().join(" ");
+        let variants = list.variants.iter().map(|variant| format!("{}: {}", variant.label, names(&variant.fields)));
+        std::iter::once(names(list)).chain(variants).collect()
+    };
+    assert_eq!(describe(&list), ["pet pets either", "1: x", "2: y"]);
+    let nested: Vec<_> = list.items.iter().map(|argument| describe(&argument.nested)).collect();
+    assert_eq!(nested[0], ["id", "kind cat: kind cat", "kind dog: kind dog", "fish: fins"]);
+    assert_eq!(nested[1], ["", "kind cat: kind cat", "kind dog: kind dog"]);
+    assert_eq!(nested[2], ["a"]);
+    let many: Vec<Value> = (0..120).map(|number| json!({ "properties": { format!("p{number}"): {} } })).collect();
+    let list = list_arguments(&json!({ "oneOf": many }));
+    assert_eq!((list.variants.len(), list.omitted_variants_note().as_deref()), (100, Some("… (+20 more variants)")));
+}
+
+#[test]
 fn a_recursive_schema_terminates() {
     let schema = json!({
         "properties": {"node": {"$ref": "#"}, "loop": {"$ref": "#/properties/loop"}, "list": {"$ref": "#/$defs/l"}},
@@ -157,7 +186,7 @@ fn the_time_for_a_signature_is_linear_in_its_arguments() {
     let schema = json!({"properties": properties, "required": names});
     let started = std::time::Instant::now();
     assert!(call_signature("t", &schema).starts_with("t(p0*: any, p1*: any, "));
-    let ArgumentList { items, omitted } = list_arguments(&schema);
+    let ArgumentList { items, omitted, .. } = list_arguments(&schema);
     assert_eq!((items.len(), omitted), (MAX_ARGUMENTS, 100_000 - MAX_ARGUMENTS));
     assert!(started.elapsed().as_secs() < 60, "{:?}", started.elapsed());
 }
@@ -175,7 +204,7 @@ fn omitted_arguments_are_counted_and_required_ones_come_first() {
     let many: serde_json::Map<_, _> = (0..MAX_ARGUMENTS).map(|index| (format!("p{index}"), json!({}))).collect();
     let mut schema = json!({"properties": many, "required": ["last"]});
     schema["properties"]["last"] = json!({"properties": {"a": {}, "b": {}}});
-    let ArgumentList { items, omitted } = list_arguments(&schema);
+    let ArgumentList { items, omitted, .. } = list_arguments(&schema);
     assert_eq!((items.len(), omitted), (MAX_ARGUMENTS, 1));
     assert_eq!((items[0].name.as_str(), items[0].required), ("last", true));
     assert_eq!(items[0].nested.omitted_note().as_deref(), Some("… (+2 more)"));

@@ -60,6 +60,48 @@ fn openapi_3_0_keywords_are_translated() {
 }
 
 #[test]
+fn a_discriminator_assigns_values_to_variants() {
+    let named = |name: &str| json!({ "$ref": format!("#/components/schemas/{name}") });
+    let definitions = json!({
+        "Pet": { "type": "object", "properties": { "kind": { "type": "string" } }, "required": ["kind"] },
+        "Cat": { "allOf": [named("Pet"), { "properties": { "lives": { "type": "integer" } } }] },
+        "Dog": { "allOf": [named("Pet"), { "properties": { "barks": { "type": "boolean" } } }] },
+        "Fish": { "type": "object", "properties": { "kind": { "type": "string", "enum": ["fish"] } } },
+    });
+    let schema = json!({
+        "oneOf": [named("Cat"), named("Dog"), named("Fish")],
+        "discriminator": { "propertyName": "kind", "mapping": {
+            "cat": "#/components/schemas/Cat", "tom": "Cat", "lost": "#/components/schemas/None" } },
+    });
+    let (listed, faults) = translate_request(SchemaDialect::OpenApi30, schema, definitions);
+    assert_eq!(faults, [""; 0]);
+    let kinds = |index: usize| listed["anyOf"][index]["properties"]["kind"].clone();
+    assert_eq!(kinds(0), json!({ "enum": ["cat", "tom"] }));
+    assert_eq!(kinds(1), json!({ "const": "Dog" }));
+    assert_eq!(kinds(2), json!({ "type": "string", "enum": ["fish"] }));
+    let validator = jsonschema::validator_for(&listed).unwrap();
+    for (value, expected) in [
+        (json!({ "kind": "tom", "lives": 9 }), true),
+        (json!({ "kind": "cat", "lives": "9" }), false),
+        (json!({ "kind": "Dog", "lives": "9" }), true),
+        (json!({ "kind": "bird" }), false),
+    ] {
+        assert_eq!(validator.is_valid(&value), expected, "{value}");
+    }
+}
+
+#[test]
+fn a_value_may_match_several_variants() {
+    let variants = json!([{ "type": "integer" }, { "type": "number" }]);
+    check(SchemaDialect::JsonSchema, json!({ "oneOf": variants }), json!({ "anyOf": variants }));
+    check(
+        SchemaDialect::JsonSchema,
+        json!({ "oneOf": variants, "anyOf": [{ "minimum": 1 }] }),
+        json!({ "anyOf": [{ "minimum": 1 }], "allOf": [{ "anyOf": variants }] }),
+    );
+}
+
+#[test]
 fn json_schema_keywords_are_kept() {
     for schema in [
         json!({"type": ["string", "null"]}),

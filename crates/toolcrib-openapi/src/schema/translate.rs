@@ -4,6 +4,8 @@
 //! A keyword that is invalid or not understood is dropped, which makes the schema accept more. Values of keywords that
 //! documents often get wrong are corrected by `keyword_fixes`.
 
+mod variants;
+
 use std::collections::HashSet;
 use std::rc::Rc;
 
@@ -143,7 +145,8 @@ impl<'a> Translation<'_, 'a> {
                     None
                 }
                 // An empty list is invalid, so it is dropped.
-                "prefixItems" | "anyOf" | "oneOf" => self.translate_list(value, node, depth),
+                "prefixItems" => self.translate_list(value, node, depth),
+                "anyOf" | "oneOf" => self.translate_variants(value, fields, node, depth),
                 "allOf" => self.translate_all_of(value, node, depth),
                 "items"
                 | "additionalProperties"
@@ -196,6 +199,7 @@ impl<'a> Translation<'_, 'a> {
                 output.insert(key.clone(), translated);
             }
         }
+        variants::relax_one_of(&mut output);
         // OpenAPI 3.0 has boolean `exclusiveMinimum` and `exclusiveMaximum` beside the bound.
         for (flag, bound) in [("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")] {
             if fields.get(flag) == Some(&Value::Bool(true))

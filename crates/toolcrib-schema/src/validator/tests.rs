@@ -60,6 +60,31 @@ fn every_error_has_its_path() {
 }
 
 #[test]
+fn errors_of_alternatives_are_those_of_the_variant_that_was_meant() {
+    let cat = json!({ "type": "object", "required": ["kind", "lives"],
+        "properties": { "kind": { "const": "cat" }, "lives": { "type": "integer" }, "colour": { "enum": ["red", "white"] } } });
+    let dog = json!({ "type": "object", "required": ["kind", "barks"],
+        "properties": { "kind": { "const": "dog" }, "barks": { "type": "boolean" } } });
+    for keyword in ["oneOf", "anyOf"] {
+        let pets = json!({ keyword: [cat, dog, { "type": "null" }] });
+        let schema = json!({ "properties": { "pet": pets } });
+        let check = |pet: Value, expected: &[&str]| {
+            assert_eq!(error_lines(schema.clone(), json!({ "pet": pet })), expected, "{pet}");
+        };
+        check(json!({ "kind": "cat", "lives": 9 }), &[]);
+        check(json!({ "kind": "cat", "lives": "9" }), &[r#"/pet/lives "9" is not of type "integer""#]);
+        check(
+            json!({ "kind": "cat", "colour": "blue" }),
+            &[r#"/pet/colour "blue" is not one of "red", "white""#, "/pet/lives is required"],
+        );
+        check(json!({ "kind": "dog", "lives": 9 }), &["/pet/barks is required"]);
+        check(json!({ "kind": "bird" }), &[r#"/pet/kind "bird" is not one of "cat", "dog""#]);
+        check(json!({}), &["/pet/kind is required"]);
+        assert!(error_lines(schema.clone(), json!({ "pet": 5 }))[0].contains("not valid under any of"));
+    }
+}
+
+#[test]
 fn arguments_are_not_validated_against_an_invalid_schema() {
     let note = expect_unvalidated(&json!({"type": "strnig"}), &json!({"a": 1}));
     assert_eq!(note, "arguments are not validated: the schema is not a valid JSON Schema");

@@ -145,8 +145,15 @@ fn render_compact(tool: &ToolView) -> String {
 
 /// Renders the lines of all arguments at one level, and of those nested in them.
 fn all_argument_lines(arguments: &ArgumentList, depth: usize) -> Vec<String> {
-    let omitted = arguments.omitted_note().map(|note| format!("{}- {note}", "  ".repeat(depth)));
-    arguments.items.iter().flat_map(|argument| argument_lines(argument, depth)).chain(omitted).collect()
+    let note_line = |note: String| format!("{}- {note}", "  ".repeat(depth));
+    let mut lines: Vec<String> = arguments.items.iter().flat_map(|argument| argument_lines(argument, depth)).collect();
+    lines.extend(arguments.omitted_note().map(note_line));
+    for variant in &arguments.variants {
+        lines.push(note_line(format!("variant {}:", variant.label)));
+        lines.extend(all_argument_lines(&variant.fields, depth + 1));
+    }
+    lines.extend(arguments.omitted_variants_note().map(note_line));
+    lines
 }
 
 /// Renders one argument. At the top level the signature already has its name and type, so a line without anything else is

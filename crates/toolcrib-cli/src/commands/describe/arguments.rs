@@ -68,7 +68,13 @@ fn collect_rows(arguments: &outline::ArgumentList, depth: usize, rows: &mut Vec<
         rows.push([indented(&format!("{}{mark}", argument.name)), argument.kind.clone(), description]);
         collect_rows(&argument.nested, depth + 1, rows);
     }
-    rows.extend(arguments.omitted_note().map(|note| [indented(&note), String::new(), String::new()]));
+    let note_row = |note: String| [indented(&note), String::new(), String::new()];
+    rows.extend(arguments.omitted_note().map(note_row));
+    for variant in &arguments.variants {
+        rows.push(note_row(format!("variant {}:", variant.label)));
+        collect_rows(&variant.fields, depth + 1, rows);
+    }
+    rows.extend(arguments.omitted_variants_note().map(note_row));
 }
 
 /// Pads the text with spaces to the width; wide characters count as two columns.

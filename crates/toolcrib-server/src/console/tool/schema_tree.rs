@@ -26,6 +26,10 @@ fn render_level(arguments: &ArgumentList) -> Markup {
         ul.tree {
             @for argument in &arguments.items { (render_argument(argument)) }
             @if let Some(note) = arguments.omitted_note() { li.faint { (note) } }
+            @for variant in &arguments.variants {
+                li { p { span.faint { "variant " } (variant.label) } (render_level(&variant.fields)) }
+            }
+            @if let Some(note) = arguments.omitted_variants_note() { li.faint { (note) } }
         }
     }
 }
