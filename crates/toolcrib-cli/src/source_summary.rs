@@ -114,6 +114,8 @@ fn render_command_line(
 /// Returns the OAuth token endpoints, which receive the client's credentials.
 fn token_urls(auth: &Auth) -> Vec<&String> {
     match auth {
+        // Without one, the document has it.
+        Auth::Oauth2 { token_url, .. } if token_url.is_empty() => Vec::new(),
         Auth::Oauth2 { token_url, .. } => vec![token_url],
         Auth::Schemes(schemes) => schemes.values().flat_map(token_urls).collect(),
         Auth::Bearer(_) | Auth::Basic { .. } | Auth::ApiKey { .. } => Vec::new(),

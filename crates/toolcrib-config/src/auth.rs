@@ -4,6 +4,8 @@
 //! auth: { bearer: "${env:TOKEN}" }
 //! auth: { basic: { user: ada, password: "${env:PASSWORD}" } }
 //! auth: { api_key: { name: X-Api-Key, in: header, value: "${env:KEY}" } }
+//! auth: { api_key: "${env:KEY}" }                                        name and place of the document
+//! auth: { oauth2: { client_id: a, client_secret: "${env:SECRET}" } }     token_url of the document
 //! auth: { oauth2: { token_url: https://h/token, client_id: a, client_secret: "${env:SECRET}", scopes: [read] } }
 //! auth: { schemes: { petstore_key: { bearer: "${env:TOKEN}" } } }
 //! ```
@@ -17,7 +19,7 @@ use toolcrib_core::source::{Auth, KeyLocation};
 
 use super::header::{check_header_name, check_header_value};
 use super::reader::{ConfigReader, Section, format_alternatives};
-use super::syntax::{ConfigNode, join_key};
+use super::syntax::{ConfigNode, NodeValue, join_key};
 use super::url_check;
 
 /// Authentication methods that a kind of source supports.
@@ -61,7 +63,9 @@ pub(super) fn reject_duplicate_header(
 fn header_names(auth: &Auth) -> Vec<&str> {
     match auth {
         Auth::Bearer(_) | Auth::Basic { .. } | Auth::Oauth2 { .. } => vec!["Authorization"],
-        Auth::ApiKey { name, location: KeyLocation::Header, .. } => vec![name],
+        Auth::ApiKey { name, location: KeyLocation::Header, .. } if !name.is_empty() => vec![name],
+        // The document has the name.
+        Auth::ApiKey { location: KeyLocation::Header, .. } => Vec::new(),
         Auth::ApiKey { location: KeyLocation::Query | KeyLocation::Cookie, .. } => Vec::new(),
         Auth::Schemes(schemes) => schemes.values().flat_map(header_names).collect(),
     }
@@ -97,7 +101,7 @@ fn read_auth(reader: &mut ConfigReader<'_>, node: &ConfigNode, path: &str, allow
             Some(Auth::Bearer(token))
         }
         "basic" => read_basic(reader, node, &path),
-        "api_key" => read_api_key(reader, node, &path),
+        "api_key" => read_api_key(reader, node, &path, allowed),
         "oauth2" => read_oauth2(reader, node, &path),
         _ => read_schemes(reader, node, &path),
     }
@@ -141,12 +145,13 @@ fn read_schemes(reader: &mut ConfigReader<'_>, node: &ConfigNode, path: &str) ->
     Some(Auth::Schemes(schemes))
 }
 
-/// Reads the OAuth 2.0 client credentials grant.
+/// Reads the OAuth 2.0 client credentials grant. Without `token_url`, the document has it.
 fn read_oauth2(reader: &mut ConfigReader<'_>, node: &ConfigNode, path: &str) -> Option<Auth> {
     let section = reader.as_section(node, path)?;
     reader.report_unknown_keys(&section, &["token_url", "client_id", "client_secret", "scopes"]);
     // All keys are read before the first `?`, so that one pass reports all missing ones.
-    let token_url = read_required(reader, &section, "token_url");
+    let token_url =
+        if section.has("token_url") { read_required(reader, &section, "token_url") } else { Some(String::new()) };
     let client_id = read_required(reader, &section, "client_id");
     let client_secret = read_required(reader, &section, "client_secret");
     let scopes = read_scopes(reader, &section);
@@ -175,11 +180,19 @@ fn read_basic(reader: &mut ConfigReader<'_>, node: &ConfigNode, path: &str) -> O
     Some(Auth::Basic { user: user?, password: password? })
 }
 
-/// Reads an API key, sent in a header unless `in` says otherwise.
-/// Name and value are checked for the place where they are sent.
-fn read_api_key(reader: &mut ConfigReader<'_>, node: &ConfigNode, path: &str) -> Option<Auth> {
+/// Reads an API key, sent in a header unless `in` says otherwise. A text alone, or a key without a name, is sent as the
+/// document of the source says. Name and value are checked for the place where they are sent.
+fn read_api_key(reader: &mut ConfigReader<'_>, node: &ConfigNode, path: &str, allowed: AuthMethods) -> Option<Auth> {
+    let has_document = allowed != AuthMethods::Static;
+    let unnamed = |value: String| Auth::ApiKey { name: String::new(), location: KeyLocation::Header, value };
+    if has_document && !matches!(node.value, NodeValue::Map(_) | NodeValue::Null) {
+        return reader.read_scalar(node, path).map(unnamed);
+    }
     let section = reader.as_section(node, path)?;
     reader.report_unknown_keys(&section, &["name", "in", "value"]);
+    if has_document && !section.has("name") && !section.has("in") {
+        return read_required(reader, &section, "value").map(unnamed);
+    }
     let name = read_required(reader, &section, "name");
     let value = read_required(reader, &section, "value");
     let location = match section.get("in") {

@@ -5,7 +5,9 @@
 //! the end write the same words back.
 
 use toolcrib_core::policy::{Rule, Rules, Verdict};
-use toolcrib_core::source::{Lifecycle, OnConflict, ProtocolVersion, ResultText, SourceSettings};
+use toolcrib_core::source::{
+    ArgumentValidation, Lifecycle, OnConflict, ProtocolVersion, ResultText, SourceSettings,
+};
 use toolcrib_core::text::did_you_mean;
 
 use super::reader::{ConfigReader, Section, ZeroDuration};
@@ -13,7 +15,7 @@ use super::syntax::{ConfigNode, NodeValue, join_key};
 use super::{Expose, ExposeMode, Identity, LoopbackAccess, source};
 
 /// Keys that are allowed both under `defaults` and on a source.
-pub(super) const DEFAULTS_KEYS: [&str; 10] = [
+pub(super) const DEFAULTS_KEYS: [&str; 11] = [
     "ttl",
     "connect_timeout",
     "first_start_timeout",
@@ -24,6 +26,7 @@ pub(super) const DEFAULTS_KEYS: [&str; 10] = [
     "on_conflict",
     "lifecycle",
     "results",
+    "validate",
 ];
 /// Keys of a source of any kind that are not allowed under `defaults`.
 pub(super) const SOURCE_ONLY_KEYS: [&str; 7] = ["transport", "type", "enabled", "title", "tags", "essential", "tools"];
@@ -39,6 +42,10 @@ const LIFECYCLE_CHOICES: [(&str, Lifecycle); 3] =
     [("shared", Lifecycle::Shared), ("transient", Lifecycle::Transient), ("per_client", Lifecycle::PerClient)];
 /// Values of `results`.
 const RESULTS_CHOICES: [(&str, ResultText); 2] = [("clean", ResultText::Clean), ("raw", ResultText::Raw)];
+
+/// Values of `validate`.
+const VALIDATE_CHOICES: [(&str, ArgumentValidation); 2] =
+    [("strict", ArgumentValidation::Strict), ("lenient", ArgumentValidation::Lenient)];
 
 /// Reads all settings of a source. Unknown keys are reported by the caller, which knows those of the kind as well.
 pub(super) fn read(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> SourceSettings {
@@ -104,6 +111,7 @@ fn read_shared(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> SourceSe
         on_conflict: reader.read_choice_at(section, "on_conflict", &ON_CONFLICT_CHOICES),
         lifecycle,
         results: reader.read_choice_at(section, "results", &RESULTS_CHOICES),
+        validate: reader.read_choice_at(section, "validate", &VALIDATE_CHOICES),
         ..SourceSettings::default()
     }
 }

@@ -77,6 +77,7 @@ fn show_defaults(config: &Config) -> Value {
             ("on_conflict", json!(defaults.on_conflict())),
             ("lifecycle", json!(defaults.lifecycle())),
             ("results", json!(defaults.results())),
+            ("validate", json!(defaults.validate())),
         ],
     )
 }

@@ -92,6 +92,7 @@ fn insert_settings(keys: &mut Map<String, Value>, settings: &SourceSettings) {
     insert_if(keys, "results", settings.results.is_some(), json!(settings.results));
     let protocol = settings.protocol.map(ProtocolVersion::as_str);
     insert_if(keys, "protocol", protocol.is_some(), json!(protocol));
+    insert_if(keys, "validate", settings.validate.is_some(), json!(settings.validate));
     insert_if(keys, "enabled", settings.enabled.is_some(), json!(settings.enabled));
     insert_if(keys, "title", settings.title.is_some(), json!(settings.title));
     insert_if(keys, "tags", !settings.tags.is_empty(), json!(settings.tags));
@@ -167,12 +168,15 @@ fn auth_to_value(auth: &Auth, secrets: Secrets) -> Value {
             // The user is masked too: some services take their API key as the user name.
             json!({ "basic": { "user": secret_text(user, secrets), "password": secret_text(password, secrets) } })
         }
+        Auth::ApiKey { name, value, .. } if name.is_empty() => {
+            json!({ "api_key": { "value": secret_text(value, secrets) } })
+        }
         Auth::ApiKey { name, location, value } => {
             json!({ "api_key": { "name": name, "in": location, "value": secret_text(value, secrets) } })
         }
         Auth::Oauth2 { token_url, client_id, client_secret, scopes } => {
             let mut keys = Map::new();
-            keys.insert("token_url".into(), json!(url_text(token_url, secrets)));
+            insert_if(&mut keys, "token_url", !token_url.is_empty(), json!(url_text(token_url, secrets)));
             keys.insert("client_id".into(), json!(secret_text(client_id, secrets)));
             keys.insert("client_secret".into(), json!(secret_text(client_secret, secrets)));
             insert_if(&mut keys, "scopes", !scopes.is_empty(), json!(scopes));

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::json;
 use toolcrib_core::policy::{Rule, Rules, Verdict};
 use toolcrib_core::source::{
-    Auth, BuiltinSource, KeyLocation, Lifecycle, OnConflict, OpenApiSource, PollSettings, ProtocolVersion,
+    ArgumentValidation, Auth, BuiltinSource, KeyLocation, Lifecycle, OnConflict, OpenApiSource, PollSettings, ProtocolVersion,
     RemoteSource, ResultText, SourceKind, StdioSource, WorkflowSource,
 };
 

@@ -14,8 +14,8 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 
 use crate::manifest::sanitize_schema;
 use crate::source::{KeyLocation, PollSettings};
@@ -82,6 +82,9 @@ pub struct Operation {
     pub parameters: Vec<OperationParameter>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub body: Option<BodySpec>,
+    /// Other media types of the body, if the document has several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub body_choice: Option<BodyChoice>,
     /// Alternative sets of security schemes; a request must satisfy all schemes of one set. An empty set allows
     /// anonymous requests. Empty if the document does not specify security.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -89,6 +92,12 @@ pub struct Operation {
     /// The document states explicitly that the operation needs no credentials.
     #[serde(skip_serializing_if = "is_false")]
     pub public: bool,
+    /// Schemes of the document, if neither it nor the operation says which of them apply.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub declared_schemes: Vec<SecurityRequirement>,
+    /// Token URLs of the OAuth 2 client credentials flow, by the name of the scheme. May be relative to the server.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub token_urls: BTreeMap<String, String>,
     /// Media types of its responses, for the `Accept` header.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub accept: Vec<String>,
@@ -187,6 +196,23 @@ pub struct BodySpec {
     pub fields: BTreeMap<String, BodyField>,
 }
 
+/// Choice between the media types of a body; [`Operation::body`] is the default.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BodyChoice {
+    /// Name of the argument that chooses by media type.
+    pub argument: String,
+    pub alternatives: Vec<BodyAlternative>,
+}
+
+/// Another media type of a body.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BodyAlternative {
+    pub body: BodySpec,
+    /// Form fields for files that the default media type does not have. A value for one of them chooses this form.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub file_fields: Vec<String>,
+}
+
 /// Encoding of a request body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -247,6 +273,39 @@ pub enum SecurityScheme {
     OpenIdConnect,
     /// Unsupported kind, as the document names it.
     Other(String),
+}
+
+/// Request of an operation as it will be sent, for display: `{name}` for arguments, references for credentials.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct RequestOutline {
+    /// Headers by name.
+    pub headers: Map<String, Value>,
+    /// Query parameters by name.
+    pub query: Map<String, Value>,
+    pub body: Option<BodyOutline>,
+    /// Why no credentials can be sent, if so.
+    pub auth_error: Option<String>,
+}
+
+/// Body of a request, for display.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct BodyOutline {
+    /// Content as it is sent: `{body}`, or the fields of a form.
+    pub template: String,
+    pub content_type: String,
+    pub encoding: BodyEncoding,
+    pub required: bool,
+    /// Other media types that an argument can choose.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub alternatives: Vec<String>,
+}
+
+impl RequestOutline {
+    /// Sets a header. Names are compared without regard to case.
+    pub fn set_header(&mut self, name: &str, value: &str) {
+        let known = self.headers.keys().find(|known| known.eq_ignore_ascii_case(name)).cloned();
+        self.headers.insert(known.unwrap_or_else(|| name.to_owned()), value.into());
+    }
 }
 
 impl ExecutionSpec {

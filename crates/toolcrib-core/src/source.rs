@@ -84,14 +84,14 @@ pub enum Auth {
         user: String,
         password: String,
     },
-    /// A key under a name of the service's own.
+    /// A key under a name of the service's own. With an empty name, name and location are those of the document.
     ApiKey {
         name: String,
         #[serde(rename = "place")]
         location: KeyLocation,
         value: String,
     },
-    /// OAuth 2.0 client credentials grant.
+    /// OAuth 2.0 client credentials grant. An empty `token_url` stands for the one of the document.
     Oauth2 {
         token_url: String,
         client_id: String,
@@ -224,6 +224,9 @@ pub struct SourceSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     /// Whether hidden characters are removed from results.
     pub results: Option<ResultText>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Treatment of arguments that do not match the tool's schema.
+    pub validate: Option<ArgumentValidation>,
 
     #[serde(skip_serializing_if = "Option::is_none")]
     /// The only protocol version to speak with an MCP server; `None` negotiates it.
@@ -314,6 +317,16 @@ impl ProtocolVersion {
     }
 }
 
+/// Treatment of arguments that do not match the schema of their tool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ArgumentValidation {
+    /// The call is refused.
+    Strict,
+    /// The call is sent, and its result has a note.
+    Lenient,
+}
+
 impl Source {
     /// Whether connection and tools of two definitions are the same. `results` may differ, since it affects only how
     /// results are passed on.
@@ -376,6 +389,7 @@ impl SourceSettings {
             on_conflict: self.on_conflict.or(defaults.on_conflict),
             lifecycle: self.lifecycle.or(defaults.lifecycle),
             results: self.results.or(defaults.results),
+            validate: self.validate.or(defaults.validate),
             ..self.clone()
         }
     }
@@ -426,6 +440,10 @@ impl SourceSettings {
 
     pub fn results(&self) -> ResultText {
         self.results.unwrap_or(ResultText::Clean)
+    }
+
+    pub fn validate(&self) -> ArgumentValidation {
+        self.validate.unwrap_or(ArgumentValidation::Strict)
     }
 }
 

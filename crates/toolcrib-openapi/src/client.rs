@@ -15,6 +15,7 @@ mod call;
 mod pagination;
 mod poll;
 mod request_builder;
+mod request_outline;
 mod result;
 mod undeclared;
 
@@ -45,6 +46,7 @@ use toolcrib_core::Source;
 pub use http_clients::OpenApiClients;
 pub use local_documents::{LocalDocumentReader, resolve_path};
 use oauth_tokens::TokenCache;
+pub use request_outline::outline_request;
 
 /// Connector of one OpenAPI source. Stateless but for OAuth tokens; HTTP connections are pooled in the clients.
 #[derive(Debug)]

@@ -123,20 +123,21 @@ pub fn convert(documents: &DocumentSet, options: ConversionOptions<'_>) -> Resul
     let names = tool_names::assign_names(&operations, options.source);
     // Size of all tools so far.
     let mut bytes = 0;
-    for (operation_ref, name) in operations.iter().zip(names) {
-        if !is_selected(operation_ref, &name, options.openapi) {
-            continue;
-        }
+    let selected = operations.iter().zip(names);
+    let mut selected = selected.filter(|(operation_ref, name)| is_selected(operation_ref, name, options.openapi));
+    while let Some((operation_ref, name)) = selected.next() {
         // Stop at the first limit: the remaining operations would exceed it too.
-        let limit_reason = if bytes > MAX_TOTAL_TOOL_BYTES {
-            Some("the tools of the document exceed 128 MiB; the remaining operations are skipped")
+        let limit = if bytes > MAX_TOTAL_TOOL_BYTES {
+            Some("the tools of the document exceed 128 MiB")
         } else if translator.is_exhausted() {
-            Some("the document exceeds the work limit for conversion; the remaining operations are skipped")
+            Some("the document exceeds the work limit for conversion")
         } else {
             None
         };
-        if let Some(reason) = limit_reason {
-            converted.skipped.push(SkippedTool { name: operation_ref.pointer.clone(), reason: reason.into() });
+        if let Some(limit) = limit {
+            let missing = 1 + selected.count();
+            let reason = format!("{limit}; {missing} operations are skipped, of which this is the first");
+            converted.skipped.push(SkippedTool { name: operation_ref.pointer.clone(), reason });
             break;
         }
         let mut faults: Vec<String> = tool_names::duplicate_id_warning(operation_ref, &name).into_iter().collect();
@@ -202,6 +203,8 @@ fn find_operations<'a>(
     let mut operations = Vec::new();
     // Counts invalid operations too: thousands of paths may share one path item through `$ref`.
     let mut visited = 0;
+    // Operations beyond the limit are only counted.
+    let mut missing = 0;
     let paths =
         context.root.value.get("paths").map(|value| context.documents.resolve(NodeRef { value, ..context.root }));
     let paths = match paths {
@@ -247,24 +250,23 @@ fn find_operations<'a>(
                 .find(|candidate| candidate.value.get("parameters").is_some())
                 .unwrap_or(path_item)
         };
-        let standard =
-            methods.iter().filter_map(|method| candidates.iter().find_map(|candidate| find_method(*candidate, method)));
+        let find = |method: &&str| candidates.iter().find_map(|candidate| find_method(*candidate, method));
+        let standard: Vec<(&'a str, NodeRef<'a>)> = methods.iter().filter_map(find).collect();
         // OpenAPI 3.2 allows any method here.
         let additional = path_item.value.get("additionalOperations").and_then(Value::as_object);
+        let declared = standard.len() + additional.map_or(0, Map::len);
+        if visited + declared > MAX_OPERATIONS {
+            missing += declared - MAX_OPERATIONS.saturating_sub(visited);
+        }
         let additional =
             additional.into_iter().flatten().map(|(method, value)| (method.as_str(), NodeRef { value, ..path_item }));
-        for (method, operation) in standard.chain(additional) {
+        for (method, operation) in standard.into_iter().chain(additional).take(MAX_OPERATIONS - visited) {
             let value = operation.value;
             visited += 1;
             let truncated = &method[..method.floor_char_boundary(MAX_METHOD_LEN)];
             let pointer = format!("{pointer}/{}", escape_pointer_token(truncated));
             let skip = |reason: &str| SkippedTool { name: pointer.clone(), reason: reason.into() };
-            if visited > MAX_OPERATIONS {
-                skipped.push(skip(&format!(
-                    "the document has more than {MAX_OPERATIONS} operations; the rest is skipped"
-                )));
-                return operations;
-            } else if !value.is_object() {
+            if !value.is_object() {
                 skipped.push(skip("the operation is not an object"));
             } else if truncated != method || !method.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
                 skipped.push(skip("not a valid HTTP method name"));
@@ -274,6 +276,13 @@ fn find_operations<'a>(
                 operations.push(OperationRef { method, path, pointer, path_item, operation });
             }
         }
+    }
+    if missing > 0 {
+        let count = visited + missing;
+        let reason = format!(
+            "the document has {count} operations, of which the first {MAX_OPERATIONS} are read; {missing} are missing"
+        );
+        skipped.push(SkippedTool { name: "#/paths".into(), reason });
     }
     operations
 }

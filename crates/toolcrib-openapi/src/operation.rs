@@ -12,12 +12,13 @@ mod response;
 use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value, json};
-use toolcrib_core::execution::{Operation, OperationParameter, ParameterLocation};
+use toolcrib_core::execution::{BodyChoice, BodySpec, Operation, OperationParameter, ParameterLocation};
 
 use super::convert::{DocumentContext, OperationRef};
 use super::description;
 use super::parameters::{self, DeclaredParameter, ParameterSchema};
 use super::schema::{AssembledSchema, Direction, SchemaTranslator, TranslatedSchema};
+use body::ConvertedBody;
 
 /// A converted operation.
 #[derive(Debug)]
@@ -30,6 +31,10 @@ pub(super) struct ConvertedOperation {
     pub(super) output: Option<Value>,
 }
 
+/// Name of the argument for the body.
+const BODY_ARGUMENT: &str = "body";
+/// Name of the argument that chooses between several media types of the body.
+const CONTENT_TYPE_ARGUMENT: &str = "body__content_type";
 /// Maximum length of the description of an argument.
 const MAX_DESCRIPTION_LEN: usize = 160;
 
@@ -50,7 +55,12 @@ pub(super) fn convert_operation<'a>(
     let declared = parameters::read_parameters(context, operation_ref, faults);
     let body = body::convert_body(context, translator, operation_ref, faults);
     // Parameters and body become the arguments of the tool.
-    let names = argument_names(&declared, body.is_some());
+    let reserved: &[&str] = match &body {
+        Some(body) if !body.alternatives.is_empty() => &[BODY_ARGUMENT, CONTENT_TYPE_ARGUMENT],
+        Some(_) => &[BODY_ARGUMENT],
+        None => &[],
+    };
+    let names = argument_names(&declared, reserved);
     let mut input = ArgumentsSchema::default();
     let mut parameters = Vec::with_capacity(declared.len());
     for (declared, argument) in declared.into_iter().zip(names) {
@@ -63,10 +73,18 @@ pub(super) fn convert_operation<'a>(
         let DeclaredParameter { name, location, required, serialization, .. } = declared;
         parameters.push(OperationParameter { argument, name, location, required, serialization });
     }
-    let body = body.map(|(body, translated)| {
-        input.add(&body.argument, translated, body.required);
-        body
-    });
+    let (body, body_choice) = match body {
+        Some(ConvertedBody { body, schema, alternatives }) => {
+            input.add(&body.argument, schema, body.required);
+            let choice = BodyChoice { argument: CONTENT_TYPE_ARGUMENT.to_owned(), alternatives };
+            let choice = Some(choice).filter(|choice| !choice.alternatives.is_empty());
+            if let Some(choice) = &choice {
+                input.add(&choice.argument, content_type_schema(&body, choice), false);
+            }
+            (Some(body), choice)
+        }
+        None => (None, None),
+    };
     // Everything that does not depend on arguments.
     let (output, accept) = response::convert_response(context, translator, operation_ref);
     let security = context.security.requirements_of(operation_ref.operation.value);
@@ -78,12 +96,15 @@ pub(super) fn convert_operation<'a>(
         operation: Operation {
             method: operation_ref.method.clone(),
             server: context.servers.server_for(operation_ref),
-            path: parameters::normalize_path(operation_ref.path),
+            path: parameters::normalize_path(context, operation_ref.path),
             operation_id: id.map(str::to_owned),
             parameters,
             body,
+            body_choice,
             security: security.alternatives,
             public: security.public,
+            declared_schemes: security.declared_schemes,
+            token_urls: security.token_urls,
             accept,
             next_page,
         },
@@ -96,9 +117,21 @@ pub(super) fn tags(operation: &Value) -> Vec<String> {
     tags.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
+/// Returns the schema of the argument that chooses the media type of the body.
+fn content_type_schema(body: &BodySpec, choice: &BodyChoice) -> TranslatedSchema {
+    let alternatives = choice.alternatives.iter().map(|alternative| &alternative.body.media_type);
+    let media_types: Vec<&String> = std::iter::once(&body.media_type).chain(alternatives).collect();
+    TranslatedSchema::without_references(json!({
+        "type": "string",
+        "enum": media_types,
+        "default": body.media_type,
+        "description": "Media type of `body`",
+    }))
+}
+
 /// Returns the argument name of each parameter. If several parameters share a name, the path parameter keeps it and the
 /// others get their location as a suffix.
-fn argument_names(declared: &[DeclaredParameter<'_>], has_body: bool) -> Vec<String> {
+fn argument_names(declared: &[DeclaredParameter<'_>], reserved: &[&str]) -> Vec<String> {
     let mut uses: HashMap<&str, usize> = HashMap::new();
     for parameter in declared {
         *uses.entry(&parameter.name).or_default() += 1;
@@ -110,8 +143,9 @@ fn argument_names(declared: &[DeclaredParameter<'_>], has_body: bool) -> Vec<Str
         let is_shared =
             uses.get(name.as_str()).is_some_and(|uses| *uses > 1) && parameter.location != ParameterLocation::Path;
         let mut argument = name.clone();
-        // Repeats the suffix until the name is free; `body` is reserved for the body.
-        while (is_shared && argument == *name) || (has_body && argument == "body") || used.contains(&argument) {
+        // Repeats the suffix until the name is free.
+        let is_taken = |argument: &String| reserved.contains(&argument.as_str()) || used.contains(argument);
+        while (is_shared && argument == *name) || is_taken(&argument) {
             argument = format!("{argument}__{}", parameter.location.as_str());
         }
         used.insert(argument.clone());

@@ -67,9 +67,18 @@ pub(super) fn read_parameters<'a>(
         }
     }
     // Drop declared path parameters that the path does not use, and add those that it uses undeclared.
-    // Templates in a query that is part of the path belong to query parameters.
-    let path = operation_ref.path.split(['?', '#']).next().unwrap_or_default();
-    let templates = path_template_names(path);
+    // Templates in a query that is part of the path may belong to query parameters.
+    let path = normalize_path(context, operation_ref.path);
+    let path = path.split('#').next().unwrap_or_default();
+    let (path, query) = path.split_once('?').unwrap_or((path, ""));
+    let mut templates = path_template_names(path);
+    let is_query_parameter = |name: &str| positions.contains_key(&(ParameterLocation::Query, name.to_owned()));
+    let query_templates = path_template_names(query).into_iter().filter(|name| !is_query_parameter(name));
+    for name in query_templates {
+        if !templates.contains(&name) {
+            templates.push(name);
+        }
+    }
     parameters.retain(|parameter| {
         parameter.location != ParameterLocation::Path || templates.contains(&parameter.name.as_str())
     });
@@ -245,13 +254,29 @@ pub(super) fn collection_format_serialization(format: Option<&str>, location: Pa
     Serialization::Style { style, explode, allow_reserved: false }
 }
 
-/// Reduces templates to parameter names, for documents that use `{+path}` or `{path*}` of RFC 6570.
-pub(super) fn normalize_path(path: &str) -> String {
-    let mut normalized = String::with_capacity(path.len() + 1);
-    if !path.starts_with('/') {
-        normalized.push('/');
-    }
-    let mut rest = path;
+/// Reduces templates to parameter names, for documents that use `{+path}` or `{path*}` of RFC 6570. Removes API keys
+/// from a query that is part of the path: credentials are configured, not passed by agents.
+pub(super) fn normalize_path(context: &DocumentContext<'_>, path: &str) -> String {
+    let (path, query) = path.split_once('?').map_or((path, None), |(path, query)| (path, Some(query)));
+    let normalized = normalize_templates(path);
+    let Some(query) = query else { return normalized };
+    let is_credential =
+        |pair: &&str| context.security.is_credential("query", pair.split('=').next().unwrap_or_default());
+    let pairs: Vec<String> =
+        query.split('&').filter(|pair| !is_credential(pair)).map(|pair| strip_modifiers(pair)).collect();
+    if pairs.is_empty() { normalized } else { format!("{normalized}?{}", pairs.join("&")) }
+}
+
+/// Reduces the templates of a path to names, and adds the leading slash.
+fn normalize_templates(path: &str) -> String {
+    let slash = if path.starts_with('/') { "" } else { "/" };
+    format!("{slash}{}", strip_modifiers(path))
+}
+
+/// Reduces the templates of a text to names.
+fn strip_modifiers(text: &str) -> String {
+    let mut normalized = String::with_capacity(text.len());
+    let mut rest = text;
     while let Some((before, name, after)) = rest
         .split_once('{')
         .and_then(|(before, after)| after.split_once('}').map(|(name, after)| (before, name, after)))

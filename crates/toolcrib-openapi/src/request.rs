@@ -27,6 +27,8 @@ use serde_json::{Map, Number, Value};
 use toolcrib_core::error::{Code, Error, Result};
 use toolcrib_core::execution::{Operation, OperationParameter};
 
+pub(crate) use body::content_type as body_content_type;
+pub(crate) use headers::{accept_header, is_connection_header};
 pub use target_url::is_dot_segment;
 
 /// The request as it goes on the wire, without credentials.

@@ -13,12 +13,19 @@ use toolcrib_core::text::sanitize_truncated;
 use super::convert::{SpecVersion, object_members};
 use super::document_set::{DocumentSet, NodeRef};
 
+/// Maximum length of a token URL. Every operation keeps a copy.
+const MAX_TOKEN_URL_LEN: usize = 2_000;
+/// Maximum number of schemes that an operation keeps if the document does not say which of them apply.
+const MAX_DECLARED_SCHEMES: usize = 8;
+
 /// Security schemes of a document.
 #[derive(Debug)]
 pub(super) struct SecuritySchemes<'a> {
     schemes: BTreeMap<&'a str, SecurityScheme>,
     /// Location and name of each API key, header names in lower case. Every parameter is looked up here.
     api_keys: HashSet<(KeyLocation, String)>,
+    /// Token URLs of the client credentials flow, by scheme.
+    token_urls: BTreeMap<&'a str, &'a str>,
     /// `security` of the document, for operations without their own.
     default_requirements: Option<&'a Value>,
 }
@@ -30,6 +37,10 @@ pub(super) struct OperationSecurity {
     pub(super) alternatives: Vec<Vec<SecurityRequirement>>,
     /// The operation explicitly requires none, with an empty `security`.
     pub(super) public: bool,
+    /// Schemes of the document, if neither it nor the operation says which of them apply.
+    pub(super) declared_schemes: Vec<SecurityRequirement>,
+    /// Token URLs of the client credentials flow, by scheme.
+    pub(super) token_urls: BTreeMap<String, String>,
 }
 
 impl<'a> SecuritySchemes<'a> {
@@ -45,8 +56,10 @@ impl<'a> SecuritySchemes<'a> {
             SpecVersion::Swagger2 => (root.value, "securityDefinitions"),
             SpecVersion::OpenApi3 => (root.value.get("components").unwrap_or(null), "securitySchemes"),
         };
+        let mut token_urls = BTreeMap::new();
         let schemes = object_members(container, key).map(|(name, value)| {
             let value = documents.resolve(NodeRef { value, ..root }).map_or(null, |node| node.value);
+            token_urls.extend(token_url(value).map(|url| (name.as_str(), url)));
             (name.as_str(), parse_scheme(value))
         });
         let schemes: BTreeMap<&'a str, SecurityScheme> = schemes.collect();
@@ -58,7 +71,8 @@ impl<'a> SecuritySchemes<'a> {
             | SecurityScheme::OpenIdConnect
             | SecurityScheme::Other(_) => None,
         });
-        SecuritySchemes { api_keys: api_keys.collect(), schemes, default_requirements: root.value.get("security") }
+        let default_requirements = root.value.get("security");
+        SecuritySchemes { api_keys: api_keys.collect(), token_urls, schemes, default_requirements }
     }
 
     /// Returns the requirements of an operation, else those of the document.
@@ -81,7 +95,30 @@ impl<'a> SecuritySchemes<'a> {
         // An empty list overrides the default: no credentials at all.
         // Only a list of the operation itself counts; an empty default says nothing about it.
         let public = declared.and_then(Value::as_array).is_some_and(Vec::is_empty);
-        OperationSecurity { alternatives: alternatives.collect(), public }
+        let alternatives: Vec<Vec<SecurityRequirement>> = alternatives.collect();
+        let declared_schemes =
+            if declared.or(self.default_requirements).is_none() { self.usable_schemes().collect() } else { Vec::new() };
+        let used = alternatives.iter().flatten().chain(&declared_schemes);
+        let token_url = |requirement: &SecurityRequirement| {
+            let url = self.token_urls.get(requirement.scheme.as_str())?;
+            Some((requirement.scheme.clone(), (*url).to_owned()))
+        };
+        let token_urls = used.filter_map(token_url).collect();
+        OperationSecurity { alternatives, public, declared_schemes, token_urls }
+    }
+
+    /// Returns the schemes that configured credentials take something from: a name, a location or a token URL.
+    fn usable_schemes(&self) -> impl Iterator<Item = SecurityRequirement> {
+        let is_usable = |name: &str, scheme: &SecurityScheme| {
+            matches!(scheme, SecurityScheme::ApiKey { .. }) || self.token_urls.contains_key(name)
+        };
+        let usable =
+            self.schemes.iter().filter(move |(name, scheme)| is_usable(name, scheme)).take(MAX_DECLARED_SCHEMES);
+        usable.map(|(name, kind)| SecurityRequirement {
+            scheme: (*name).to_owned(),
+            kind: kind.clone(),
+            scopes: Vec::new(),
+        })
     }
 
     /// Returns whether the document declares any security scheme.
@@ -99,6 +136,16 @@ impl<'a> SecuritySchemes<'a> {
 /// Returns the identity of an API key. Names of headers are compared without regard to case.
 fn api_key(location: KeyLocation, name: &str) -> (KeyLocation, String) {
     (location, if location == KeyLocation::Header { name.to_ascii_lowercase() } else { name.to_owned() })
+}
+
+/// Returns the token URL of the client credentials flow (`application` in Swagger 2.0).
+fn token_url(scheme: &Value) -> Option<&str> {
+    let flow = match scheme.get("flow").and_then(Value::as_str) {
+        Some("application") => scheme,
+        Some(_) => return None,
+        None => scheme.get("flows")?.get("clientCredentials")?,
+    };
+    flow.get("tokenUrl").and_then(Value::as_str).filter(|url| !url.is_empty() && url.len() <= MAX_TOKEN_URL_LEN)
 }
 
 /// Parses a Security Scheme Object. Unsupported ones are kept by name.

@@ -77,6 +77,10 @@ impl<'a> Servers<'a> {
         if self.document.scheme() == "file" && (self.default_server.is_empty() || is_relative()) {
             return Some("the document is a file without an absolute server URL; set `base_url`".into());
         }
+        let mut urls = root.get("servers").and_then(Value::as_array).into_iter().flatten().filter_map(declared_url);
+        if urls.any(has_login) {
+            return Some("a server URL contains credentials, which are not sent; configure them with `auth`".into());
+        }
         let selected = sanitize_truncated(&self.default_server, 120);
         (declared > 1).then(|| {
             format!("the document names {declared} servers; requests go to `{selected}`; set `base_url` to use another")
@@ -136,8 +140,24 @@ impl<'a> Servers<'a> {
             Err(_) if self.has_secret_url => url.to_owned(),
             Err(_) => self.document.join(url).map(String::from).unwrap_or_else(|_| url.to_owned()),
         };
-        joined.trim_end_matches('/').to_owned()
+        strip_login(joined.trim_end_matches('/'))
     }
+}
+
+/// Removes the login from a URL (`https://user:password@host`). Credentials are configured, not taken from a document.
+fn strip_login(url: &str) -> String {
+    // By hand, because a URL with a variable cannot be parsed.
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let end = rest.find(['/', '?', '#', '\\']).unwrap_or(rest.len());
+    match rest[..end].rfind('@') {
+        Some(login) => format!("{scheme}://{}", &rest[login + 1..]),
+        None => url.to_owned(),
+    }
+}
+
+/// Returns whether a server URL of the document has a login.
+fn has_login(url: &str) -> bool {
+    strip_login(url) != url
 }
 
 /// Returns the `url` of a server, unless it is too long.
@@ -244,6 +264,10 @@ mod tests {
             ("http://h/x", json!({ "swagger": "2.0", "host": "a" }), json!({}), "http://a"),
             (web, json!({ "swagger": "2.0", "host": "https://a/", "basePath": "v1" }), json!({}), "https://a/v1"),
             (web, servers("https://{region}.b"), json!({}), "https://eu.b"),
+            (web, servers("https://user:pw@{region}.b/@x"), json!({}), "https://eu.b/@x"),
+            (web, servers("https://u:p@{other}.b"), json!({}), "https://{other}.b"),
+            ("https://user:pw@h/docs/api.json", servers("/v1"), json!({}), "https://h/v1"),
+            (web, json!({ "swagger": "2.0", "host": "user:pw@a" }), json!({}), "https://a"),
             ("file:///x", json!({ "servers": [{ "url": "/" }, { "url": "https://c" }] }), json!({}), "https://c"),
         ] {
             assert_eq!(server(document, root.clone(), operation), expected, "{root}");

@@ -33,7 +33,7 @@ use async_trait::async_trait;
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 use toolcrib_catalog::CatalogSource;
-use toolcrib_core::source::{ResultText, SourceKind, SourceSettings};
+use toolcrib_core::source::{ArgumentValidation, ResultText, SourceKind, SourceSettings};
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::time::format_duration;
 use toolcrib_core::tool::{ParsedToolName, TaskSupport, parse_tool_name};
@@ -189,8 +189,12 @@ impl Dispatcher {
         let deadline = context.deadline.unwrap_or_else(|| CallDeadline::for_source(call_timeout, used));
         let validated =
             self.validation_permits.validate(tool.source(), call_spec, arguments, deadline.at, &context.cancel).await?;
+        let validated = match (validated, settings.validate()) {
+            (Err(invalid), ArgumentValidation::Lenient) => invalid.accept_leniently(),
+            (validated, _) => validated,
+        };
         let ValidatedArguments { arguments, note } =
-            validated.map_err(|faults| invalid_arguments_error(tool.name().as_str(), &faults))?;
+            validated.map_err(|invalid| invalid_arguments_error(tool.name().as_str(), &invalid.faults))?;
         // Only a call with the source's full timeout says something about the source when it times out: then it counts
         // for the circuit breaker, so the source's own timeout begins after the validation.
         let deadline = match context.deadline {

@@ -103,6 +103,8 @@ fn any_settings() -> impl Strategy<Value = SourceSettings> {
     let lifecycle = prop::option::of(prop::sample::select(vec![Lifecycle::Shared, Lifecycle::PerClient]));
     let results = prop::option::of(prop::sample::select(vec![ResultText::Clean, ResultText::Raw]));
     let protocol = prop::option::of(prop::sample::select(ProtocolVersion::ALL.to_vec()));
+    let validate =
+        prop::option::of(prop::sample::select(vec![ArgumentValidation::Strict, ArgumentValidation::Lenient]));
     let title = prop::option::of("[^ \\s].{0,9}");
     (
         time(),
@@ -111,11 +113,11 @@ fn any_settings() -> impl Strategy<Value = SourceSettings> {
         prop::option::of(any::<bool>()),
         any_words(),
         rules,
-        (lifecycle, results, protocol),
+        (lifecycle, results, protocol, validate),
         title,
     )
         .prop_map(
-            |(ttl, call_timeout, result_limit, enabled, tags, tools, (lifecycle, results, protocol), title)| {
+            |(ttl, call_timeout, result_limit, enabled, tags, tools, (lifecycle, results, protocol, validate), title)| {
                 SourceSettings {
                     ttl,
                     call_timeout,
@@ -126,6 +128,7 @@ fn any_settings() -> impl Strategy<Value = SourceSettings> {
                     lifecycle,
                     results,
                     protocol,
+                    validate,
                     title,
                     ..SourceSettings::default()
                 }
@@ -206,6 +209,7 @@ expose:
     defaults.on_conflict {"value":"exclude","origin":"default"}
     defaults.lifecycle {"value":"shared","origin":"default"}
     defaults.results {"value":"clean","origin":"default"}
+    defaults.validate {"value":"strict","origin":"default"}
     expose.mode {"value":"auto","origin":"default"}
     expose.full_below_tokens {"value":4000,"origin":"default"}
     expose.essential {"value":["x"],"origin":"toolcrib.yaml:8"}

@@ -14,13 +14,13 @@ use serde_json::{Map, Value, json};
 use toolcrib_connector::clock::format_limit;
 use toolcrib_connector::document::{discover_in_time, run_blocking};
 use toolcrib_connector::{CallFailure, Connector, Discovered, Discovery, RedirectMode, ToolCall, ToolResult};
-use toolcrib_core::execution::{ExecutionMode, ExecutionSpec, Operation};
-use toolcrib_core::source::PollSettings;
+use toolcrib_core::execution::{BodyAlternative, ExecutionMode, ExecutionSpec, Operation, ParameterLocation};
+use toolcrib_core::source::{ArgumentValidation, PollSettings};
 use toolcrib_core::text::{did_you_mean, sanitize_truncated};
 use toolcrib_core::{Code, Error, Result, ResultExt};
 
 use super::OpenApiConnector;
-use super::credentials::{AuthValue, SelectedAuth, apply_auth, select_auth};
+use super::credentials::{AuthValue, SelectedAuth, apply_auth, resolve_token_urls, select_auth};
 use super::error_response::response_error;
 use super::pagination::PageArguments;
 use super::poll::Poller;
@@ -40,7 +40,10 @@ impl Connector for OpenApiConnector {
 
     /// Executes a call until it finishes, its timeout expires, or its caller cancels.
     async fn call(&self, call: &ToolCall<'_>) -> Result<ToolResult, CallFailure> {
-        let (operation, poll) = parse_execution(call).map_err(CallFailure::Inconclusive)?;
+        let (mut operation, poll) = parse_execution(call).map_err(CallFailure::Inconclusive)?;
+        if self.source.settings.validate() == ArgumentValidation::Lenient {
+            make_optional(&mut operation);
+        }
         // Cancellation first: a call that is cancelled before it starts must not send anything.
         // One timer for everything, so that no request needs a timeout of its own.
         tokio::select! {
@@ -67,7 +70,8 @@ impl OpenApiConnector {
         poll: Option<&PollSettings>,
     ) -> Result<ToolResult, CallFailure> {
         // Collect everything the request needs. None of these steps contacts the API.
-        let arguments = parse_arguments(call, operation).map_err(CallFailure::Inconclusive)?;
+        let validation = self.source.settings.validate();
+        let (arguments, note) = parse_arguments(call, operation, validation).map_err(CallFailure::Inconclusive)?;
         // A workflow step may send more than the operation declares.
         let undeclared = call.response_recorder.map(|recorder| &recorder.undeclared);
         let has_undeclared = undeclared.is_some_and(|undeclared| !undeclared.is_empty());
@@ -84,7 +88,8 @@ impl OpenApiConnector {
         let prepared =
             prepare(operation, base_url.as_str(), &arguments, &boundary).map_err(CallFailure::Inconclusive)?;
         let request = build_request(prepared, operation, &resolved, &base_url).map_err(CallFailure::Inconclusive)?;
-        let auth = select_auth(operation, &resolved.credentials).map_err(CallFailure::Inconclusive)?;
+        let mut auth = select_auth(operation, &resolved.credentials).map_err(CallFailure::Inconclusive)?;
+        resolve_token_urls(&mut auth, &resolved, &base_url).map_err(CallFailure::Inconclusive)?;
         // Headers and undeclared values may carry credentials too.
         if !auth.values.is_empty() || !resolved.headers.is_empty() || has_undeclared {
             resolved.check_credentials_allowed(&base_url).map_err(CallFailure::Inconclusive)?;
@@ -93,7 +98,7 @@ impl OpenApiConnector {
         // Send, with retries and token renewal.
         let client = ApiClient { connector: self, resolved: &resolved, auth: &auth, call };
         let received = client.send_with_retries(&request, call.is_idempotent).await?;
-        match poll {
+        let result = match poll {
             // Large bodies take time to convert: keep that off the async workers.
             None => {
                 let pages = client.page_arguments(operation, &request);
@@ -105,7 +110,11 @@ impl OpenApiConnector {
                 let poller = Poller { client: &client, base_url: &base_url, poll, request: &request };
                 poller.poll_until_done(operation, &arguments, received).await
             }
-        }
+        }?;
+        Ok(match note {
+            Some(note) => result.with_note(&note),
+            None => result,
+        })
     }
 
     /// A timeout shorter than the source's own call timeout does not count against the source.
@@ -133,15 +142,47 @@ fn parse_execution(call: &ToolCall<'_>) -> Result<(Operation, Option<PollSetting
     }
 }
 
+/// Makes everything optional but the parameters of the path, without which there is no URL.
+fn make_optional(operation: &mut Operation) {
+    let parameters = operation.parameters.iter_mut();
+    for parameter in parameters.filter(|parameter| parameter.location != ParameterLocation::Path) {
+        parameter.required = false;
+    }
+    if let Some(body) = &mut operation.body {
+        body.required = false;
+        body.fields.values_mut().for_each(|field| field.required = false);
+    }
+    let alternatives = operation.body_choice.iter_mut().flat_map(|choice| &mut choice.alternatives);
+    for BodyAlternative { body, .. } in alternatives {
+        body.required = false;
+        body.fields.values_mut().for_each(|field| field.required = false);
+    }
+}
+
 /// Parses the arguments. Each must map to a part of the request: an argument that is silently dropped hides a mistake
-/// of the caller.
-fn parse_arguments(call: &ToolCall<'_>, operation: &Operation) -> Result<Map<String, Value>> {
-    let arguments: Map<String, Value> = serde_json::from_str(call.arguments.get())
+/// of the caller. With lenient validation, unknown ones are dropped with a note.
+fn parse_arguments(
+    call: &ToolCall<'_>,
+    operation: &Operation,
+    validation: ArgumentValidation,
+) -> Result<(Map<String, Value>, Option<String>)> {
+    let mut arguments: Map<String, Value> = serde_json::from_str(call.arguments.get())
         .context(Code::ToolInvalidInput, "the arguments are not an object")?;
     // Every name the operation knows: its parameters and, under a name of its own, the request body.
     let parameters = operation.parameters.iter().map(|parameter| parameter.argument.as_str());
-    let known: Vec<&str> = parameters.chain(operation.body.as_ref().map(|body| body.argument.as_str())).collect();
-    let Some(unknown) = arguments.keys().find(|name| !known.contains(&name.as_str())) else { return Ok(arguments) };
+    let body = operation.body.as_ref().map(|body| body.argument.as_str());
+    let choice = operation.body_choice.as_ref().map(|choice| choice.argument.as_str());
+    let known: Vec<&str> = parameters.chain(body).chain(choice).collect();
+    let Some(unknown) = arguments.keys().find(|name| !known.contains(&name.as_str())) else {
+        return Ok((arguments, None));
+    };
+    if validation == ArgumentValidation::Lenient {
+        let unknown: Vec<String> = arguments.keys().filter(|name| !known.contains(&name.as_str())).cloned().collect();
+        arguments.retain(|name, _| known.contains(&name.as_str()));
+        let names: Vec<String> = unknown.iter().map(|name| format!("`{}`", sanitize_truncated(name, 80))).collect();
+        let note = format!("not sent, since they are not arguments of this tool: {}", names.join(", "));
+        return Ok((arguments, Some(sanitize_truncated(&note, 1_000))));
+    }
     let suggestion = did_you_mean(unknown, known.iter().copied());
     let message = format!("`{}` is not an argument of `{}`{suggestion}", sanitize_truncated(unknown, 80), call.tool);
     let fault = json!({ "path": format!("/{unknown}"), "message": "is not an argument of this tool" });
@@ -255,7 +296,9 @@ impl ApiClient<'_> {
     /// OAuth tokens for the request, from the cache or the token endpoint. Adds them to the redactor.
     async fn fetch_tokens(&self) -> Result<Vec<String>, OutboundError> {
         let OpenApiConnector { source, clients, tokens, references, .. } = self.connector;
-        let tokens = tokens.tokens_for(&self.auth.values, clients, source.settings.connect_timeout()).await?;
+        let connect_timeout = source.settings.connect_timeout();
+        let url_policy = &self.resolved.url_policy;
+        let tokens = tokens.tokens_for(&self.auth.values, clients, url_policy, connect_timeout).await?;
         tokens.iter().for_each(|token| references.add_credential(token));
         Ok(tokens)
     }

@@ -9,6 +9,8 @@
 //! one credential        sent with every operation that is not public, whatever scheme the document names
 //! `schemes: {…}`        the first alternative of which every scheme is configured
 //! ```
+//!
+//! An API key without a name and an OAuth 2 client without a token URL take them from the document.
 
 use http::HeaderMap;
 use http::header::{AUTHORIZATION, COOKIE};
@@ -19,7 +21,9 @@ use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::{Code, Error, Result};
 use url::Url;
 
-use super::resolved_source::{SourceCredentials, header_name, header_value};
+use super::request_builder::operation_label;
+use super::resolved_source::{ResolvedSource, SourceCredentials, header_name, header_value};
+use super::send::strip_login;
 
 /// One credential to send with a request.
 #[derive(Debug, Clone, PartialEq)]
@@ -38,6 +42,8 @@ pub(super) enum AuthValue {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct OauthGrant {
     pub(super) token_url: String,
+    /// The document names the token URL, not the configuration.
+    pub(super) is_document_url: bool,
     pub(super) client_id: String,
     pub(super) client_secret: String,
     pub(super) scopes: Vec<String>,
@@ -65,17 +71,16 @@ pub(super) fn select_auth(operation: &Operation, credentials: &SourceCredentials
             Ok(SelectedAuth::default())
         }
         SourceCredentials::Unresolved(reason) => Err(Error::new(Code::ConfigInvalid, reason.clone())),
+        // Nothing of the document fits, and it allows anonymous requests.
+        SourceCredentials::Always(auth)
+            if needs_document(auth)
+                && operation.security.iter().any(Vec::is_empty)
+                && document_values(auth, operation).is_empty() =>
+        {
+            Ok(SelectedAuth::default())
+        }
         SourceCredentials::Always(auth) => {
-            // An API key without a configured name takes name and location from the document.
-            let requirement = operation.security.iter().flatten().find_map(|requirement| match &requirement.kind {
-                SecurityScheme::ApiKey { name, location } => Some((name, *location)),
-                SecurityScheme::Bearer
-                | SecurityScheme::Basic
-                | SecurityScheme::Oauth2
-                | SecurityScheme::OpenIdConnect
-                | SecurityScheme::Other(_) => None,
-            });
-            Ok(SelectedAuth { values: vec![auth_value(auth, requirement)?], missing: None })
+            Ok(SelectedAuth { values: vec![complete_auth(auth, operation)?], missing: None })
         }
         SourceCredentials::ByScheme(schemes) => {
             // An unresolved reference matters only if no alternative can do without it.
@@ -94,7 +99,8 @@ pub(super) fn select_auth(operation: &Operation, credentials: &SourceCredentials
                     })
                     .collect();
                 if let Some(matched) = matched {
-                    let values = matched.into_iter().map(|(requirement, auth)| auth_for_scheme(requirement, auth));
+                    let values =
+                        matched.into_iter().map(|(requirement, auth)| auth_for_scheme(requirement, auth, operation));
                     return Ok(SelectedAuth { values: values.collect::<Result<_>>()?, missing: None });
                 }
             }
@@ -110,39 +116,144 @@ pub(super) fn select_auth(operation: &Operation, credentials: &SourceCredentials
 /// Credentials for fetching the document itself, which has no security requirement.
 pub(super) fn document_auth(credentials: &SourceCredentials) -> Result<Vec<AuthValue>> {
     match credentials {
-        SourceCredentials::Always(auth) => Ok(vec![auth_value(auth, None)?]),
+        // What the document has to complete is not known yet.
+        SourceCredentials::Always(auth) if needs_document(auth) => Ok(Vec::new()),
+        SourceCredentials::Always(auth) => Ok(vec![auth_value(auth)?]),
         SourceCredentials::Unresolved(reason) => Err(Error::new(Code::ConfigInvalid, reason.clone())),
         SourceCredentials::NotConfigured | SourceCredentials::ByScheme(_) => Ok(Vec::new()),
     }
 }
 
 /// Credential for a declared scheme. For an API key the document has name and location, and `auth` the value.
-fn auth_for_scheme(requirement: &SecurityRequirement, auth: &Auth) -> Result<AuthValue> {
+fn auth_for_scheme(requirement: &SecurityRequirement, auth: &Auth, operation: &Operation) -> Result<AuthValue> {
     match (&requirement.kind, auth) {
         (SecurityScheme::ApiKey { name, location }, Auth::ApiKey { value, .. } | Auth::Bearer(value)) => {
             Ok(AuthValue::ApiKey { name: name.clone(), location: *location, value: value.clone() })
         }
+        (_, Auth::Oauth2 { token_url, .. }) if token_url.is_empty() => {
+            let declared = operation.token_urls.get(&requirement.scheme);
+            let url = declared.ok_or_else(|| no_token_url(&format!("`{}`", display_name(&requirement.scheme))))?;
+            auth_value(auth).map(|value| value.with_token_url(url))
+        }
         // Bearer, Basic and OAuth 2 are sent the same way whatever the document calls them.
-        _ => auth_value(auth, None),
+        _ => auth_value(auth),
     }
 }
 
-/// Credential as configured; an API key without a name takes name and location from `key`.
-fn auth_value(auth: &Auth, key: Option<(&String, KeyLocation)>) -> Result<AuthValue> {
+/// Returns whether the configuration leaves a part of the credential to the document.
+fn needs_document(auth: &Auth) -> bool {
+    match auth {
+        Auth::ApiKey { name, .. } => name.is_empty(),
+        Auth::Oauth2 { token_url, .. } => token_url.is_empty(),
+        Auth::Bearer(_) | Auth::Basic { .. } | Auth::Schemes(_) => false,
+    }
+}
+
+/// Credential as configured, completed by the document. Fails if the document has nothing to complete it with, or
+/// several things.
+fn complete_auth(auth: &Auth, operation: &Operation) -> Result<AuthValue> {
+    if !needs_document(auth) {
+        return auth_value(auth);
+    }
+    let mut values = document_values(auth, operation).into_iter();
+    let label = format!("`{}`", operation_label(operation));
+    match (values.next(), values.next()) {
+        (Some((_, value)), None) => Ok(value),
+        (None, _) if matches!(auth, Auth::Oauth2 { .. }) => Err(no_token_url(&label)),
+        (None, _) => {
+            let message = format!("the document names no API key for {label}; set `name` and `in` under `api_key`");
+            Err(Error::new(Code::ConfigInvalid, message))
+        }
+        (Some((first, _)), Some((second, _))) => {
+            let [first, second] = [first, second].map(display_name);
+            let message = format!("the document names several security schemes for {label}: `{first}`, `{second}`");
+            let hint = format!("choose one with `auth: {{ schemes: {{ {first}: … }} }}`");
+            Err(Error::new(Code::ConfigInvalid, format!("{message}; {hint}")))
+        }
+    }
+}
+
+/// Returns the distinct credentials that the schemes of an operation complete, with the scheme of each.
+fn document_values<'o>(auth: &Auth, operation: &'o Operation) -> Vec<(&'o str, AuthValue)> {
+    let requirements = operation.security.iter().flatten().chain(&operation.declared_schemes);
+    let mut values: Vec<(&str, AuthValue)> = Vec::new();
+    for requirement in requirements {
+        let value = match (auth, &requirement.kind) {
+            (Auth::ApiKey { value, .. }, SecurityScheme::ApiKey { name, location }) => {
+                Some(AuthValue::ApiKey { name: name.clone(), location: *location, value: value.clone() })
+            }
+            (Auth::Oauth2 { .. }, _) => operation.token_urls.get(&requirement.scheme).and_then(|url| {
+                let value = auth_value(auth).ok()?;
+                Some(value.with_token_url(url))
+            }),
+            _ => None,
+        };
+        values.extend(value.filter(|value| !values.iter().any(|(_, known)| known == value)).map(|value| {
+            let scheme: &str = &requirement.scheme;
+            (scheme, value)
+        }));
+    }
+    values
+}
+
+impl AuthValue {
+    /// Sets the token URL of the document.
+    fn with_token_url(self, url: &str) -> AuthValue {
+        match self {
+            AuthValue::Oauth2(grant) => {
+                AuthValue::Oauth2(OauthGrant { token_url: url.to_owned(), is_document_url: true, ..grant })
+            }
+            AuthValue::Bearer(_) | AuthValue::Basic { .. } | AuthValue::ApiKey { .. } => self,
+        }
+    }
+}
+
+/// Error for a scheme or operation without a client credentials flow.
+fn no_token_url(subject: &str) -> Error {
+    let message = format!("the document names no token URL of the client credentials flow for {subject}");
+    Error::new(Code::ConfigInvalid, format!("{message}; set `token_url` under `oauth2`"))
+}
+
+/// Name of a scheme in messages.
+fn display_name(scheme: &str) -> String {
+    sanitize_truncated(scheme, 80)
+}
+
+/// Makes token URLs of the document absolute, and fails if the client secret must not be sent there.
+pub(super) fn resolve_token_urls(auth: &mut SelectedAuth, resolved: &ResolvedSource, server: &Url) -> Result<()> {
+    for value in &mut auth.values {
+        let AuthValue::Oauth2(grant) = value else { continue };
+        if !grant.is_document_url {
+            continue;
+        }
+        let mut base = server.clone();
+        base.set_path(&format!("{}/", server.path().trim_end_matches('/')));
+        let url = base.join(&grant.token_url).map(strip_login);
+        let url =
+            url.map_err(|_| Error::new(Code::ConfigInvalid, "the token URL of the document is not a valid URL"))?;
+        resolved.check_token_url_allowed(&url, server)?;
+        grant.token_url = url.into();
+    }
+    Ok(())
+}
+
+/// Credential as configured.
+fn auth_value(auth: &Auth) -> Result<AuthValue> {
     Ok(match auth {
         Auth::Bearer(token) => AuthValue::Bearer(token.clone()),
         Auth::Basic { user, password } => AuthValue::Basic { user: user.clone(), password: password.clone() },
+        Auth::ApiKey { name, .. } if name.is_empty() => {
+            return Err(Error::new(
+                Code::ConfigInvalid,
+                "`api_key` of `auth` has no `name`, and its scheme is no API key",
+            ));
+        }
         Auth::ApiKey { name, location, value } => {
-            // The configured name wins; an empty one means "as the document says".
-            let (name, location) = match (name.is_empty(), key) {
-                (false, _) => (name, *location),
-                (true, Some(key)) => key,
-                (true, None) => return Err(Error::new(Code::ConfigInvalid, "`api_key` of `auth` has no `name`")),
-            };
-            AuthValue::ApiKey { name: name.clone(), location, value: value.clone() }
+            AuthValue::ApiKey { name: name.clone(), location: *location, value: value.clone() }
         }
         Auth::Oauth2 { token_url, client_id, client_secret, scopes } => AuthValue::Oauth2(OauthGrant {
             token_url: token_url.clone(),
+            is_document_url: false,
             client_id: client_id.clone(),
             client_secret: client_secret.clone(),
             scopes: scopes.clone(),

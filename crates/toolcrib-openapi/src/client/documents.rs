@@ -218,7 +218,11 @@ impl<'a> DocumentLoader<'a> {
         let target = if is_main {
             self.resolved.document.clone()
         } else {
-            self.real_location(DocumentLocation::parse(url_text)?)
+            // A login in a reference is the author's, not one that the user configured.
+            self.real_location(match DocumentLocation::parse(url_text)? {
+                DocumentLocation::Remote(url) => DocumentLocation::Remote(strip_login(url)),
+                file @ DocumentLocation::File(_) => file,
+            })
         };
         // Count before fetching: documents that cannot be loaded count as well.
         let max_bytes = {

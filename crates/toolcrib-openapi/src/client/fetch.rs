@@ -55,7 +55,8 @@ impl DocumentFetch<'_> {
             headers.extend(self.resolved.headers.iter().map(|(name, value)| (name.clone(), value.clone())));
             let values = document_auth(&self.resolved.credentials)?;
             let OpenApiConnector { source, clients, tokens, .. } = self.connector;
-            let tokens = tokens.tokens_for(&values, clients, source.settings.connect_timeout()).await;
+            let url_policy = &self.resolved.url_policy;
+            let tokens = tokens.tokens_for(&values, clients, url_policy, source.settings.connect_timeout()).await;
             apply_auth(&values, &tokens.map_err(OutboundError::into_error)?, &mut url, &mut headers)?;
         }
         if let Some(trace) = self.trace {

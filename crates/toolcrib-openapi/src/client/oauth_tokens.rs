@@ -81,17 +81,18 @@ struct TokenErrorResponse {
 }
 
 impl TokenCache {
-    /// Tokens for the OAuth 2 values among the credentials, in their order.
+    /// Tokens for the OAuth 2 values among the credentials, in their order. `url_policy` is for token URLs of a document.
     pub(super) async fn tokens_for(
         &self,
         values: &[AuthValue],
         clients: &OpenApiClients,
+        url_policy: &UrlPolicy,
         connect_timeout: Duration,
     ) -> Result<Vec<String>, OutboundError> {
         let mut tokens = Vec::new();
         for value in values {
             if let AuthValue::Oauth2(grant) = value {
-                tokens.push(self.get(grant, clients, connect_timeout).await?);
+                tokens.push(self.get(grant, clients, url_policy, connect_timeout).await?);
             }
         }
         Ok(tokens)
@@ -102,6 +103,7 @@ impl TokenCache {
         &self,
         grant: &OauthGrant,
         clients: &OpenApiClients,
+        url_policy: &UrlPolicy,
         connect_timeout: Duration,
     ) -> Result<String, OutboundError> {
         // Before waiting for the lock, to recognise a failure that happened meanwhile.
@@ -119,7 +121,7 @@ impl TokenCache {
         {
             return Err(error.clone_without_cause());
         }
-        match fetch_token(grant, &mut cached.credentials_in_body, clients, connect_timeout).await {
+        match fetch_token(grant, &mut cached.credentials_in_body, clients, url_policy, connect_timeout).await {
             Ok((token, expires_at)) => {
                 cached.failure = None;
                 cached.token = Some((token.clone(), expires_at));
@@ -159,17 +161,14 @@ async fn fetch_token(
     grant: &OauthGrant,
     credentials_in_body: &mut bool,
     clients: &OpenApiClients,
+    document_policy: &UrlPolicy,
     connect_timeout: Duration,
 ) -> Result<(String, Instant), OutboundError> {
     let url = parse_http_url(&grant.token_url, "token_url").map_err(OutboundError::Rejected)?;
-    // The configuration names this URL, so it may be private.
-    let url_policy = UrlPolicy::new(&OpenApiSource::default(), None, Some(&url));
-    let sender = OutboundSender {
-        clients,
-        url_policy: &url_policy,
-        connect_timeout,
-        max_response_bytes: MAX_TOKEN_RESPONSE_BYTES,
-    };
+    // A URL that the configuration names may be private.
+    let configured_policy = UrlPolicy::new(&OpenApiSource::default(), None, Some(&url));
+    let url_policy = if grant.is_document_url { document_policy } else { &configured_policy };
+    let sender = OutboundSender { clients, url_policy, connect_timeout, max_response_bytes: MAX_TOKEN_RESPONSE_BYTES };
     // RFC 6749 prefers HTTP Basic; some servers accept the credentials in the body only.
     let mut received = sender.send(build_token_request(grant, &url, *credentials_in_body)?).await.map_err(as_unsent)?;
     if !*credentials_in_body && is_client_rejected(&received) {

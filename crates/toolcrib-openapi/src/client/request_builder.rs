@@ -11,7 +11,7 @@ use url::Url;
 
 use super::credentials::add_cookies;
 use super::resolved_source::ResolvedSource;
-use super::send::{OutboundRequest, display_origin};
+use super::send::{OutboundRequest, display_origin, strip_login};
 use crate::request::{PreparedRequest, is_dot_segment};
 
 /// URL that the paths of an operation are appended to: `base_url` of the source, else the server in the document. Fails
@@ -44,7 +44,8 @@ pub(super) fn base_url(resolved: &ResolvedSource, operation: &Operation) -> Resu
         (Err(_), _) => None,
     };
     let url = url.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
-    url.ok_or_else(|| {
+    // Relative servers inherit the login of the document's URL, which is for the document alone.
+    url.map(strip_login).ok_or_else(|| {
         invalid(format!("the document's server `{server}` is not an http address; set `base_url` on the source"))
     })
 }

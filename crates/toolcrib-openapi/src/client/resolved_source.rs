@@ -83,6 +83,24 @@ impl ResolvedSource {
         Err(Error::new(Code::ConfigInvalid, format!("{message}; {hint}")))
     }
 
+    /// Fails if the client secret must not be sent to a token URL that the document names. A local file is the user's own
+    /// choice. A remote document may name an endpoint on its own host or on that of the API, protected against
+    /// tampering; any other needs the user's word, because a client secret opens more than one API.
+    pub(super) fn check_token_url_allowed(&self, token_url: &Url, server: &Url) -> Result<()> {
+        let Some(document) = self.document.url() else { return Ok(()) };
+        let is_safe = |url: &Url| url.scheme() == "https" || is_loopback(url);
+        let is_same_host = token_url.host() == document.host()
+            || (token_url.host() == server.host() && (self.base_url.is_some() || is_safe(document)));
+        if token_url.origin() == document.origin() || (is_same_host && is_safe(token_url)) {
+            return Ok(());
+        }
+        let token_url = display_origin(token_url);
+        let document = display_origin(document);
+        let message = format!("the document from `{document}` names a token URL on `{token_url}`");
+        let hint = "no client secret goes there unless `token_url` is set under `oauth2`";
+        Err(Error::new(Code::ConfigInvalid, format!("{message}; {hint}")))
+    }
+
     /// Whether a URL with the document's origin gets the credentials. They are for the API, so not if `base_url` names
     /// another origin.
     pub(super) fn sends_credentials_to(&self, url: &Url) -> bool {
@@ -155,6 +173,35 @@ mod tests {
     use toolcrib_core::source::SourceSettings;
 
     use super::*;
+
+    #[test]
+    fn a_client_secret_goes_to_the_host_of_the_document_or_of_the_api_only() {
+        let check = |document: &str, base_url: Option<&str>, token_url: &str| {
+            let openapi = OpenApiSource {
+                document: document.into(),
+                base_url: base_url.map(str::to_owned),
+                ..OpenApiSource::default()
+            };
+            let id = SourceId::parse("shop").unwrap();
+            let source = Source { id, kind: SourceKind::OpenApi(openapi), settings: SourceSettings::default() };
+            let resolved = ResolvedSource::resolve(&source, &ReferenceValues::default()).unwrap();
+            let server = Url::parse(base_url.unwrap_or("https://api.example/v1")).unwrap();
+            resolved.check_token_url_allowed(&Url::parse(token_url).unwrap(), &server).is_ok()
+        };
+        for (document, base_url, token_url, expected) in [
+            ("https://docs.example/a.json", None, "https://docs.example/token", true),
+            ("https://docs.example/a.json", None, "https://api.example:8443/token", true),
+            ("https://docs.example/a.json", None, "http://api.example/token", false),
+            ("https://docs.example/a.json", None, "https://id.example/token", false),
+            ("https://docs.example/a.json", Some("https://own.example"), "https://api.example/token", false),
+            ("http://docs.example/a.json", None, "https://api.example/token", false),
+            ("http://docs.example/a.json", Some("https://own.example"), "https://own.example/token", true),
+            ("http://docs.example/a.json", None, "http://docs.example/token", true),
+            ("/a.json", None, "https://id.example/token", true),
+        ] {
+            assert_eq!(check(document, base_url, token_url), expected, "{document} {base_url:?} {token_url}");
+        }
+    }
 
     #[test]
     fn credentials_go_to_another_origin_only_if_the_document_cannot_be_tampered_with() {

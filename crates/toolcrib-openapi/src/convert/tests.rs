@@ -228,6 +228,32 @@ fn the_preferred_media_type_is_selected() {
 }
 
 #[test]
+fn several_media_types_are_a_choice() {
+    let pet = json!({ "type": "object", "properties": { "name": { "type": "string" } } });
+    let photo = json!({ "type": "object", "properties": { "photo": { "type": "string", "format": "binary" } } });
+    let tool = convert_operation(
+        "post",
+        "/t",
+        json!({
+            "parameters": [{ "name": "body__content_type", "in": "query" }],
+            "requestBody": { "content": {
+                "application/xml": { "schema": pet }, "application/json": { "schema": pet },
+                "multipart/form-data": { "schema": photo }, "application/*+json": { "schema": pet },
+            } },
+        }),
+    );
+    let properties = &tool["inputSchema"]["properties"];
+    let media_types = json!(["application/json", "multipart/form-data", "application/xml"]);
+    assert_eq!(properties["body__content_type"]["enum"], media_types);
+    assert_eq!(properties["body__content_type"]["default"], "application/json");
+    assert!(properties.get("body__content_type__query").is_some());
+    assert_eq!(properties["body"]["anyOf"].as_array().map(Vec::len), Some(3), "{}", properties["body"]);
+    assert_eq!(properties["body"]["anyOf"][0], pet);
+    let choice = &tool[EXECUTION_SPEC_KEY]["execution"]["body_choice"];
+    assert_eq!(choice["alternatives"][0]["file_fields"], json!(["photo"]));
+}
+
+#[test]
 fn a_poll_is_taken_from_the_document_or_the_declaration() {
     let poll = json!({ "url": "{$response.header.Location}", "status": "/status", "done": "ready", "interval": "2s" });
     let tool = convert_operation("post", "/t", json!({ "operationId": "t", "x-toolcrib-poll": poll }));
@@ -251,6 +277,25 @@ fn a_poll_is_taken_from_the_document_or_the_declaration() {
         let expected = format!("#/paths/~1t/post: `x-toolcrib-poll`: {expected}");
         assert_eq!(faults(&convert_document(document, OpenApiSource::default())), [expected]);
     }
+}
+
+#[test]
+fn templates_in_the_query_of_a_path_are_arguments() {
+    let converted = convert_document(
+        json!({
+            "openapi": "3.1.0",
+            "paths": { "/find/{id}?q={q}&kind={sort*}&key={key}&page={page}&v=1": { "get": {
+                "parameters": [{ "name": "page", "in": "query", "schema": { "type": "integer" } }],
+            } } },
+            "components": { "securitySchemes": { "k": { "type": "apiKey", "in": "query", "name": "key" } } },
+        }),
+        OpenApiSource::default(),
+    );
+    let tool = tools(&converted).remove(0);
+    let arguments: Vec<&String> = tool["inputSchema"]["properties"].as_object().unwrap().keys().collect();
+    assert_eq!(arguments, ["id", "q", "sort", "page"]);
+    assert_eq!(tool["inputSchema"]["required"], json!(["id", "q", "sort"]));
+    assert_eq!(tool[EXECUTION_SPEC_KEY]["execution"]["path"], "/find/{id}?q={q}&kind={sort}&page={page}&v=1");
 }
 
 #[test]
@@ -283,6 +328,10 @@ fn ambiguous_servers_are_reported() {
     assert_eq!(
         reported("file:///x.json", two.clone(), None),
         ["#/servers: the document names 2 servers; requests go to `https://a`; set `base_url` to use another"]
+    );
+    assert_eq!(
+        reported("https://h/x", json!([{ "url": "https://user:pw@a" }]), None),
+        ["#/servers: a server URL contains credentials, which are not sent; configure them with `auth`"]
     );
     let no_server = "#/servers: the document is a file without an absolute server URL; set `base_url`";
     assert_eq!(reported("file:///x.json", json!([]), None), [no_server]);
@@ -334,12 +383,16 @@ fn shared_path_items_are_bounded() {
     let methods: Map<String, Value> = (0..3_000).map(|n| (format!("no method {n}"), json!({}))).collect();
     let converted = convert_document(document(json!({ "additionalOperations": methods })), OpenApiSource::default());
     assert_eq!(converted.skipped.len(), 501);
+    let limit = "the document has 9000000 operations, of which the first 20000 are read; 8980000 are missing";
+    assert_eq!(faults(&converted)[0], format!("#/paths: {limit}"));
     let converted = convert_document(
         document(json!({ "get": { "description": "word ".repeat(200_000) } })),
         OpenApiSource::default(),
     );
-    let reason = "the document exceeds the work limit for conversion; the remaining operations are skipped";
-    assert_eq!(converted.skipped.last().map(|entry| entry.reason.as_str()), Some(reason));
+    let missing = 3_000 - converted.tools.len();
+    let reason = "the document exceeds the work limit for conversion";
+    let reason = format!("{reason}; {missing} operations are skipped, of which this is the first");
+    assert_eq!(converted.skipped.last().map(|entry| entry.reason.as_str()), Some(reason.as_str()));
 }
 
 #[test]

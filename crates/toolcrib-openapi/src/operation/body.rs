@@ -1,13 +1,13 @@
 //! Converts the request body: selects one of its media types, and builds the schema of the argument and the encoding of
 //! form fields.
 //!
-//! A document may offer several media types for one body. One is selected, by [`media_type_rank`], because an agent
-//! would have to choose otherwise, and one schema for several would be larger than each of them.
+//! A document may offer several media types for one body. The first by [`media_type_rank`] is the default; an argument of
+//! its own chooses another. The schema of the body is then one of several, as far as they differ.
 
 mod form_fields;
 
 use serde_json::{Value, json};
-use toolcrib_core::execution::{BodyEncoding, BodySpec};
+use toolcrib_core::execution::{BodyAlternative, BodyEncoding, BodySpec};
 
 use super::super::convert::{DocumentContext, OperationRef, SpecVersion, object_members};
 use super::super::description;
@@ -18,6 +18,25 @@ use super::super::schema::{Direction, SchemaTranslator, TranslatedSchema};
 
 /// Maximum length of the description of the body.
 const MAX_DESCRIPTION_LEN: usize = 160;
+/// Maximum number of media types besides the default.
+const MAX_ALTERNATIVES: usize = 15;
+
+/// Body of an operation.
+pub(super) struct ConvertedBody {
+    /// The default media type.
+    pub(super) body: BodySpec,
+    /// Schema of the argument, for all media types.
+    pub(super) schema: TranslatedSchema,
+    /// Other media types.
+    pub(super) alternatives: Vec<BodyAlternative>,
+}
+
+impl ConvertedBody {
+    /// Body with one media type.
+    fn single((body, schema): (BodySpec, TranslatedSchema)) -> ConvertedBody {
+        ConvertedBody { body, schema, alternatives: Vec::new() }
+    }
+}
 
 /// Returns the body and the schema of its argument, if the operation has a body.
 pub(super) fn convert_body<'a>(
@@ -25,7 +44,7 @@ pub(super) fn convert_body<'a>(
     translator: &mut SchemaTranslator<'a>,
     operation_ref: &OperationRef<'a>,
     faults: &mut Vec<String>,
-) -> Option<(BodySpec, TranslatedSchema)> {
+) -> Option<ConvertedBody> {
     match context.version {
         SpecVersion::Swagger2 => convert_swagger_body(context, translator, operation_ref, faults),
         SpecVersion::OpenApi3 => {
@@ -40,7 +59,8 @@ pub(super) fn convert_body<'a>(
                 // An unresolvable body must not make the operation unusable.
                 Err(reason) => {
                     faults.push(format!("the body: {reason}; anything is accepted as JSON"));
-                    Some((body_without_fields("application/json", BodyEncoding::Json, false), TranslatedSchema::any()))
+                    let body = body_without_fields("application/json", BodyEncoding::Json, false);
+                    Some(ConvertedBody::single((body, TranslatedSchema::any())))
                 }
             }
         }
@@ -53,12 +73,12 @@ fn convert_openapi_body<'a>(
     translator: &mut SchemaTranslator<'a>,
     body: NodeRef<'a>,
     faults: &mut Vec<String>,
-) -> (BodySpec, TranslatedSchema) {
+) -> ConvertedBody {
     translator.charge_reading(body.value);
     let required = body.value.get("required").and_then(Value::as_bool).unwrap_or(false);
     let null = &Value::Null;
     // The declared media types. One that cannot be resolved counts as empty.
-    let media: Vec<(&str, NodeRef<'a>)> = object_members(body.value, "content")
+    let mut media: Vec<(&str, NodeRef<'a>)> = object_members(body.value, "content")
         .map(|(media_type, value)| {
             let node = NodeRef { value, ..body };
             (media_type.as_str(), context.documents.resolve(node).unwrap_or(NodeRef { value: null, ..body }))
@@ -66,23 +86,76 @@ fn convert_openapi_body<'a>(
         .collect();
     media.iter().for_each(|(_, media)| translator.charge_reading(media.value));
     // A form with files ranks right after `application/json`, before other JSON types.
-    let preferred = media.iter().min_by_key(|(media_type, media)| {
+    media.sort_by_cached_key(|(media_type, media)| {
         // A text search for the format `binary` is enough here.
         let files = is_multipart(media_type) && media.value.to_string().contains("\"binary\"");
         if files { 1 } else { media_type_rank(media_type) }
     });
-    // A body without media types accepts any JSON.
-    let Some((media_type, media)) = preferred else {
-        return (body_without_fields("application/json", BodyEncoding::Json, required), TranslatedSchema::any());
-    };
-    // OpenAPI 3.2 describes the items of a stream by `itemSchema`.
-    let schema = media.value.get("schema").or_else(|| media.value.get("itemSchema"));
-    let schema = schema.map(|value| NodeRef { value, ..*media });
     let description = body.value.get("description").and_then(Value::as_str);
-    let encoding = media.value.get("encoding").unwrap_or(null);
-    let (body, mut translated) = build_body(context, translator, media_type, schema, encoding, required, faults);
-    add_description(&mut translated, description);
-    (body, translated)
+    let media = media.into_iter().map(|(media_type, media)| {
+        // OpenAPI 3.2 describes the items of a stream by `itemSchema`.
+        let schema = media.value.get("schema").or_else(|| media.value.get("itemSchema"));
+        let schema = schema.map(|value| NodeRef { value, ..media });
+        BodyMedia { media_type, schema, encoding: media.value.get("encoding").unwrap_or(null) }
+    });
+    // A body without media types accepts any JSON.
+    convert_media(context, translator, media.collect(), required, description, faults).unwrap_or_else(|| {
+        let body = body_without_fields("application/json", BodyEncoding::Json, required);
+        ConvertedBody::single((body, TranslatedSchema::any()))
+    })
+}
+
+/// A media type of a body.
+#[derive(Clone, Copy)]
+struct BodyMedia<'a> {
+    media_type: &'a str,
+    schema: Option<NodeRef<'a>>,
+    /// The Encoding Object of a form.
+    encoding: &'a Value,
+}
+
+/// Converts the media types of a body, the default first. Returns `None` if there are none.
+fn convert_media<'a>(
+    context: &DocumentContext<'a>,
+    translator: &mut SchemaTranslator<'a>,
+    media: Vec<BodyMedia<'a>>,
+    required: bool,
+    description: Option<&str>,
+    faults: &mut Vec<String>,
+) -> Option<ConvertedBody> {
+    let (default, others) = media.split_first()?;
+    let (body, mut schema) = build_body(context, translator, *default, required, faults);
+    let mut alternatives: Vec<BodyAlternative> = Vec::new();
+    // The schemas that the argument may have. An empty one accepts anything.
+    let mut schemas = vec![schema];
+    for other in others.iter().take(MAX_ALTERNATIVES) {
+        // Only faults of the default are reported: what agents send unless they choose otherwise.
+        let (alternative, schema) = build_body(context, translator, *other, required, &mut Vec::new());
+        let known = alternatives.iter().map(|alternative| &alternative.body).chain([&body]);
+        if known.into_iter().any(|known| known.media_type == alternative.media_type) {
+            continue;
+        }
+        let files = alternative.fields.iter().filter(|(_, field)| field.binary).map(|(name, _)| name.clone());
+        let mut file_fields: Vec<String> = files.collect();
+        if let (false, Some(default)) = (file_fields.is_empty(), default.schema) {
+            let properties = translator.object_schema(default).properties;
+            file_fields.retain(|name| !properties.contains_key(name));
+        }
+        if !schemas.iter().any(|known| known.value == schema.value) {
+            schemas.push(schema);
+        }
+        alternatives.push(BodyAlternative { body: alternative, file_fields });
+    }
+    let accepts_anything = schemas.first().is_some_and(|schema| schema.value == json!({}));
+    schema = if schemas.len() == 1 || accepts_anything {
+        schemas.swap_remove(0)
+    } else {
+        let references = schemas.iter_mut().flat_map(|schema| std::mem::take(&mut schema.references)).collect();
+        let variants: Vec<Value> = schemas.into_iter().map(|schema| schema.value).collect();
+        TranslatedSchema::with_references(json!({ "anyOf": variants }), references)
+    };
+    add_description(&mut schema, description);
+    Some(ConvertedBody { body, schema, alternatives })
 }
 
 /// Adds the description of the body, unless its schema has one.
@@ -98,12 +171,11 @@ fn add_description(translated: &mut TranslatedSchema, description: Option<&str>)
 fn build_body<'a>(
     context: &DocumentContext<'a>,
     translator: &mut SchemaTranslator<'a>,
-    media_type: &str,
-    schema: Option<NodeRef<'a>>,
-    encoding: &Value,
+    media: BodyMedia<'a>,
     required: bool,
     faults: &mut Vec<String>,
 ) -> (BodySpec, TranslatedSchema) {
+    let BodyMedia { media_type, schema, encoding } = media;
     // The kind decides between JSON, text, bytes and forms; the schema is translated accordingly.
     let resolved = schema.and_then(|node| context.documents.resolve(node).ok()).map(|node| node.value);
     let keyword = |key: &str| resolved.and_then(|schema| schema.get(key)).and_then(Value::as_str);
@@ -157,7 +229,7 @@ fn convert_swagger_body<'a>(
     translator: &mut SchemaTranslator<'a>,
     operation_ref: &OperationRef<'a>,
     faults: &mut Vec<String>,
-) -> Option<(BodySpec, TranslatedSchema)> {
+) -> Option<ConvertedBody> {
     let all = parameters::resolve_parameters(context, operation_ref, &mut Vec::new());
     // Faults of parameters are reported by `parameters`, so they are ignored here.
     let is_in = |node: &&NodeRef<'a>, location: &str| node.value.get("in").and_then(Value::as_str) == Some(location);
@@ -166,15 +238,16 @@ fn convert_swagger_body<'a>(
     // The operation's own body parameter comes last and overrides the one of the path item.
     if let Some(body) = all.iter().rev().find(|node| is_in(node, "body")) {
         // `consumes` of the document may list form types for other operations.
-        let media_type = consumes.filter(|media| !is_form(media)).min_by_key(|media| media_type_rank(media));
+        let mut media_types: Vec<&'a str> = consumes.filter(|media| !is_form(media)).collect();
+        media_types.sort_by_key(|media| media_type_rank(media));
+        if media_types.is_empty() {
+            media_types.push("application/json");
+        }
         let required = body.value.get("required").and_then(Value::as_bool).unwrap_or(false);
         let schema = body.value.get("schema").map(|value| NodeRef { value, ..*body });
-        let media_type = media_type.unwrap_or("application/json");
         let description = body.value.get("description").and_then(Value::as_str);
-        let (body, mut translated) =
-            build_body(context, translator, media_type, schema, &Value::Null, required, faults);
-        add_description(&mut translated, description);
-        return Some((body, translated));
+        let media = media_types.into_iter().map(|media_type| BodyMedia { media_type, schema, encoding: &Value::Null });
+        return convert_media(context, translator, media.collect(), required, description, faults);
     }
     // Without a body parameter, form fields make up the body.
     let fields: Vec<NodeRef<'a>> = all.iter().filter(|node| is_in(node, "formData")).copied().collect();
@@ -193,7 +266,19 @@ fn convert_swagger_body<'a>(
     };
     // A form with required fields is required itself.
     let required = form.schema.value.get("required").is_some();
-    Some((BodySpec { fields: form.fields, ..body_without_fields(media_type, content, required) }, form.schema))
+    let body = BodySpec { fields: form.fields, ..body_without_fields(media_type, content, required) };
+    let other = match content {
+        BodyEncoding::Urlencoded => Some(("multipart/form-data", BodyEncoding::Multipart)),
+        BodyEncoding::Multipart if !files => Some(("application/x-www-form-urlencoded", BodyEncoding::Urlencoded)),
+        _ => None,
+    };
+    // Without files, both kinds of forms can be sent, if the operation consumes them.
+    let other = other.filter(|(media_type, _)| forms.iter().any(|form| essence(form) == *media_type));
+    let alternatives = other.map(|(media_type, content)| {
+        let body = BodySpec { media_type: media_type.to_owned(), content, ..body.clone() };
+        BodyAlternative { body, file_fields: Vec::new() }
+    });
+    Some(ConvertedBody { body, schema: form.schema, alternatives: alternatives.into_iter().collect() })
 }
 
 /// Returns a body without form fields.

@@ -6,7 +6,7 @@ use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use serde_json::{Map, Value};
 use toolcrib_core::error::Result;
-use toolcrib_core::execution::{BodyEncoding, BodySpec, Operation};
+use toolcrib_core::execution::{BodyAlternative, BodyEncoding, BodySpec, Operation};
 
 use super::{PreparedBody, invalid_argument, media_type, multipart, to_plain_text, urlencoded};
 
@@ -25,7 +25,8 @@ pub(super) fn build_body(
     arguments: &Map<String, Value>,
     boundary: &str,
 ) -> Result<Option<PreparedBody>> {
-    let Some(body) = &operation.body else { return Ok(None) };
+    let Some(default) = &operation.body else { return Ok(None) };
+    let body = select_body(operation, default, arguments)?;
     let value = match arguments.get(&body.argument) {
         Some(Value::Null) | None if !body.required => return Ok(None),
         // A required body may be JSON's `null`, but not `null` of any other kind.
@@ -49,8 +50,41 @@ pub(super) fn build_body(
     }))
 }
 
+/// Returns the body of the chosen media type: that of the argument, a form with files if a file is given, or the default.
+fn select_body<'a>(
+    operation: &'a Operation,
+    default: &'a BodySpec,
+    arguments: &Map<String, Value>,
+) -> Result<&'a BodySpec> {
+    let Some(choice) = &operation.body_choice else { return Ok(default) };
+    let bodies = || std::iter::once(default).chain(choice.alternatives.iter().map(|alternative| &alternative.body));
+    match arguments.get(&choice.argument) {
+        Some(Value::Null) | None => {}
+        Some(Value::String(chosen)) => {
+            let is_chosen = |body: &&BodySpec| body.media_type.eq_ignore_ascii_case(chosen.trim());
+            return bodies().find(is_chosen).ok_or_else(|| {
+                let known: Vec<String> = bodies().map(|body| format!("`{}`", body.media_type)).collect();
+                invalid_argument(&choice.argument, &format!("is not one of {}", known.join(", ")))
+            });
+        }
+        Some(_) => return Err(invalid_argument(&choice.argument, "is not a media type")),
+    }
+    let Some(Value::Object(members)) = arguments.get(&default.argument) else { return Ok(default) };
+    // `{name, base64}` is a file in a form only; a text is one if the default type does not have the field.
+    let has_file = |alternative: &&BodyAlternative| {
+        let mut files = alternative.body.fields.iter().filter(|(_, field)| field.binary).map(|(name, _)| name);
+        files.any(|name| match members.get(name) {
+            Some(Value::Object(file)) => file.contains_key("base64"),
+            Some(Value::String(_) | Value::Array(_)) => alternative.file_fields.contains(name),
+            Some(Value::Null | Value::Bool(_) | Value::Number(_)) | None => false,
+        })
+    };
+    let form = choice.alternatives.iter().find(has_file).filter(|_| default.content != BodyEncoding::Multipart);
+    Ok(form.map_or(default, |alternative| &alternative.body))
+}
+
 /// Returns the media type of the document with its parameters, or a default if that is a range or invalid.
-fn content_type(body: &BodySpec) -> String {
+pub(crate) fn content_type(body: &BodySpec) -> String {
     let fallback = match body.content {
         BodyEncoding::Json => "application/json",
         BodyEncoding::JsonLines => "application/x-ndjson",

@@ -38,7 +38,7 @@ pub(super) fn build_headers(operation: &Operation, arguments: &Map<String, Value
         // Absent optional parameters send no header.
         let Some(value) = argument_value(parameter, arguments)? else { continue };
         // Dropped without an error: the document is wrong, not the caller.
-        if CONNECTION_HEADERS.contains(&parameter.name.to_ascii_lowercase().as_str()) {
+        if is_connection_header(&parameter.name) {
             continue;
         }
         // An invalid name could inject another header.
@@ -55,8 +55,13 @@ pub(super) fn build_headers(operation: &Operation, arguments: &Map<String, Value
     Ok(headers)
 }
 
+/// Returns whether the HTTP client sets a header.
+pub(crate) fn is_connection_header(name: &str) -> bool {
+    CONNECTION_HEADERS.contains(&name.to_ascii_lowercase().as_str())
+}
+
 /// Lists JSON types first, which agents read best, and any other type last.
-fn accept_header(media_types: &[String]) -> String {
+pub(crate) fn accept_header(media_types: &[String]) -> String {
     // Media types come from the document; an invalid one could end the header line.
     let valid = media_types.iter().filter(|media_type| media_type::is_valid(media_type) && !media_type.contains(','));
     let (mut accepted, others): (Vec<&str>, Vec<&str>) =

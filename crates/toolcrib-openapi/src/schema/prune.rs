@@ -5,6 +5,7 @@
 //! schema, a pruned one may accept too much, but an argument that the full one accepts must not be rejected by a client
 //! that validates against the listed one.
 
+use std::collections::HashSet;
 use std::rc::Rc;
 
 use serde_json::{Map, Value, json};
@@ -22,6 +23,9 @@ const PRUNED_COMMENT: &str = "pruned";
 const PRUNED_ROOT_COMMENT: &str = "pruned; ask for the full schema to see the rest";
 /// Maximum number of values of an `enum` that is kept.
 const MAX_ENUM_VALUES: usize = 24;
+/// Maximum size of the longer `enum`s of required arguments together. They are kept beyond the limit of the schema: a call
+/// without one of their values fails.
+const MAX_REQUIRED_ENUM_BYTES: usize = 8 * 1024;
 /// Maximum nesting of definitions, against chains of definitions that only refer to one another.
 const MAX_DEFINITION_NESTING: usize = 32;
 
@@ -39,7 +43,8 @@ pub(super) fn prune(root: &Value, limit: usize, find_definition: &mut Definition
     for (depth, text) in PRUNE_LEVELS {
         // Leaves room for the comment at the root.
         let mut pruner = Pruner::new(depth, text, limit as isize - 64, find_definition);
-        let value = pruner.prune_schema(root, 0).filter(|value| value.to_string().len() <= limit);
+        let value = pruner.prune_schema(root, 0);
+        let value = value.filter(|value| value.to_string().len() <= limit + pruner.required_enum_bytes);
         let is_pruned = pruner.is_pruned;
         bytes_written += limit.saturating_sub(pruner.remaining_bytes.max(0) as usize);
         if let Some(value) = value {
@@ -70,6 +75,10 @@ struct Pruner<'p, 'l> {
     remaining_bytes: isize,
     /// Whether anything was pruned so far.
     is_pruned: bool,
+    /// Whether the current schema belongs to a required argument: a required property of a required object, and so on.
+    is_required: bool,
+    /// Size of the longer `enum`s of required arguments so far.
+    required_enum_bytes: usize,
     find_definition: &'p mut DefinitionLookup<'l>,
     /// Definitions on the path to the current schema, the innermost last.
     open_definitions: Vec<String>,
@@ -114,8 +123,16 @@ impl<'p, 'l> Pruner<'p, 'l> {
         remaining_bytes: isize,
         find_definition: &'p mut DefinitionLookup<'l>,
     ) -> Pruner<'p, 'l> {
-        let open_definitions = Vec::new();
-        Pruner { max_depth, max_text_len, remaining_bytes, is_pruned: false, find_definition, open_definitions }
+        Pruner {
+            max_depth,
+            max_text_len,
+            remaining_bytes,
+            is_pruned: false,
+            is_required: true,
+            required_enum_bytes: 0,
+            find_definition,
+            open_definitions: Vec::new(),
+        }
     }
 
     /// Prunes a schema. Returns `None` once `remaining_bytes` is spent.
@@ -156,10 +173,16 @@ impl<'p, 'l> Pruner<'p, 'l> {
                 "properties" | "patternProperties" | "dependentSchemas" => match value.as_object() {
                     Some(schemas) if depth < self.max_depth => {
                         let mut pruned = Map::new();
+                        let is_required = self.is_required;
+                        let required = fields.get("required").and_then(Value::as_array);
+                        let required = required.into_iter().flatten().filter_map(Value::as_str);
+                        let required: HashSet<&str> = required.filter(|_| is_required).collect();
                         for (name, value) in schemas {
                             self.spend(name.len() + 6)?;
+                            self.is_required = required.contains(name.as_str());
                             pruned.insert(name.clone(), self.prune_schema(value, depth + 1)?);
                         }
+                        self.is_required = is_required;
                         output.insert(key.clone(), pruned.into());
                     }
                     _ => omissions.properties = true,
@@ -208,7 +231,14 @@ impl<'p, 'l> Pruner<'p, 'l> {
                 }
                 "description" => value.as_str().map_or((), |text| self.insert_description(text, &mut output)),
                 "enum" if value.as_array().is_some_and(|choices| choices.len() > MAX_ENUM_VALUES) => {
-                    omissions.other = true
+                    let available = MAX_REQUIRED_ENUM_BYTES - self.required_enum_bytes;
+                    let size = json::truncated_json(value, available + 4).len();
+                    if self.is_required && size <= available {
+                        self.required_enum_bytes += size;
+                        output.insert(key.clone(), value.clone());
+                    } else {
+                        omissions.other = true;
+                    }
                 }
                 _ => {
                     // Write no more than fits: the value may be a constant of megabytes.

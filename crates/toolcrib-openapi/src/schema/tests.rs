@@ -194,6 +194,31 @@ fn large_schemas_are_pruned_and_kept_in_full() {
 }
 
 #[test]
+fn pruning_keeps_the_values_of_required_arguments() {
+    let values = |prefix: &str| (0..80).map(|n| format!("{prefix} {n}")).collect::<Vec<_>>();
+    let filler: serde_json::Map<String, Value> =
+        (0..400).map(|n| (format!("filler_{n}"), json!({"type": "string", "description": "x".repeat(100)}))).collect();
+    let schema = json!({
+        "type": "object", "required": ["currency", "list", "body"],
+        "properties": {
+            "currency": {"$ref": "#/components/schemas/Currency"},
+            "list": {"type": "array", "items": {"type": "string", "enum": values("item")}},
+            "optional": {"type": "string", "enum": values("optional")},
+            "body": {"type": "object", "required": ["kind"], "properties": {
+                "kind": {"type": "string", "enum": values("kind")}, "filler": {"properties": filler} } },
+        },
+    });
+    let definitions = json!({"Currency": {"type": "string", "enum": values("currency")}});
+    let (listed, _) = translate_request(SchemaDialect::JsonSchema, schema, definitions);
+    let properties = &listed["properties"];
+    assert_eq!(listed["$comment"], "pruned; ask for the full schema to see the rest");
+    assert_eq!(properties["currency"]["enum"], json!(values("currency")));
+    assert_eq!(properties["list"]["items"]["enum"], json!(values("item")));
+    assert_eq!(properties["body"]["properties"]["kind"]["enum"], json!(values("kind")));
+    assert_eq!(properties["optional"]["enum"], Value::Null);
+}
+
+#[test]
 fn a_fully_connected_graph_is_cheap() {
     // Every definition refers to all others, so inlining would never end.
     let names: Vec<String> = (0..60).map(|number| format!("D{number}")).collect();

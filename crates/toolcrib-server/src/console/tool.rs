@@ -307,7 +307,20 @@ fn render_facts(context: &PageContext<'_>, view: &ToolView) -> Markup {
             @if let (Some(method), Some(url)) = (&execution.method, &execution.url_template) {
                 div { dt { "Execution" } dd { code { (method) " " (sanitize_truncated(url, 160)) } } }
             }
-            @else { div { dt { "Execution" } dd { (execution.mode.replace('_', " ")) } } }
+            @if let Some(request) = &execution.request {
+                div {
+                    dt { "Headers" }
+                    dd {
+                        @for (name, value) in &request.headers {
+                            code { (sanitize_truncated(&format!("{name}: {}", value.as_str().unwrap_or_default()), 160)) } " "
+                        }
+                    }
+                }
+                @if let Some(body) = &request.body {
+                    div { dt { "Body" } dd { code { (sanitize_truncated(&body.template, 160)) } " as " (body.content_type) } }
+                }
+            }
+            @if execution.method.is_none() { div { dt { "Execution" } dd { (execution.mode.replace('_', " ")) } } }
             @if !tags.is_empty() {
                 div { dt { "Tags" } dd { @for tag in &tags { span.tag { (sanitize_truncated(tag, 40)) } } } }
             }

@@ -27,6 +27,13 @@ pub(super) struct ValidatedArguments {
     pub(super) note: Option<String>,
 }
 
+/// Arguments that do not match the schema.
+pub(super) struct InvalidArguments {
+    /// The arguments as the caller sent them.
+    arguments: Value,
+    pub(super) faults: Vec<ArgumentError>,
+}
+
 /// Bounds the processor time and memory of validations on blocking threads: one at a time per source, and half of the
 /// cores for all of them together, so that an expensive schema cannot occupy the machine.
 #[derive(Debug)]
@@ -78,7 +85,7 @@ impl ValidationPermits {
         arguments: Value,
         deadline: Instant,
         cancel: &CancellationToken,
-    ) -> Result<Result<ValidatedArguments, Vec<ArgumentError>>> {
+    ) -> Result<Result<ValidatedArguments, InvalidArguments>> {
         // Most schemas are cheap: checking them here costs less than a switch to another thread.
         if let Some(accepted) = call_spec.validator.accept_inline(&arguments) {
             return Ok(Ok(ValidatedArguments::new(arguments, accepted)));
@@ -117,23 +124,39 @@ impl ValidatedArguments {
     }
 }
 
+impl InvalidArguments {
+    /// Accepts the arguments with a note that lists the faults (`validate: lenient`). Arguments that are no object are
+    /// not accepted: no request can be built from them.
+    pub(super) fn accept_leniently(self) -> Result<ValidatedArguments, InvalidArguments> {
+        if !self.arguments.is_object() {
+            return Err(self);
+        }
+        let note = format!("`validate: lenient` let pass: {}", describe_faults(&self.faults));
+        Ok(ValidatedArguments { arguments: self.arguments, note: Some(note) })
+    }
+}
+
+/// Lists the faults with their JSON pointers.
+fn describe_faults(faults: &[ArgumentError]) -> String {
+    faults.iter().map(|fault| format!("{} {}", fault.path, fault.message)).collect::<Vec<_>>().join("; ")
+}
+
 /// Returns `TOOL_INVALID_INPUT` with each fault's JSON pointer and message. Agents read the message, programs the list
 /// `faults` in the details: `{"faults":[{"path":"/to","message":"…"}]}`.
 pub(super) fn invalid_arguments_error(tool: &str, faults: &[ArgumentError]) -> Error {
-    let descriptions: Vec<String> = faults.iter().map(|fault| format!("{} {}", fault.path, fault.message)).collect();
-    let message = format!("wrong arguments for `{tool}`: {}", descriptions.join("; "));
+    let message = format!("wrong arguments for `{tool}`: {}", describe_faults(faults));
     Error::new(Code::ToolInvalidInput, message).with_details(json!({ "faults": faults }))
 }
 
 /// Validates arguments; invalid `null`s count as absent. Models with strict schemas must name every argument and send
 /// `null` for those they leave out.
-fn validate(call_spec: &CallSpec, arguments: Value) -> Result<ValidatedArguments, Vec<ArgumentError>> {
+fn validate(call_spec: &CallSpec, arguments: Value) -> Result<ValidatedArguments, InvalidArguments> {
     let faults = match call_spec.validator.validate(&arguments) {
         Ok(accepted) => return Ok(ValidatedArguments::new(arguments, accepted)),
         Err(faults) => faults,
     };
     // Remove the `null`s that the faults point at, and validate again.
-    let mut rest = arguments;
+    let mut rest = arguments.clone();
     let mut removed = faults.iter().filter(|fault| remove_null(&mut rest, &fault.path)).count();
     // The validator lists a limited number of faults; the `null`s may be among those it left out.
     if let (0, Value::Object(members)) = (removed, &mut rest) {
@@ -148,7 +171,7 @@ fn validate(call_spec: &CallSpec, arguments: Value) -> Result<ValidatedArguments
     {
         return Ok(ValidatedArguments::new(rest, accepted));
     }
-    Err(faults)
+    Err(InvalidArguments { arguments, faults })
 }
 
 /// Removes the `null` at a JSON pointer. Returns whether there was one. Elements of arrays are not removed, because

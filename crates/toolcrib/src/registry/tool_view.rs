@@ -12,13 +12,13 @@ use serde_json::value::{RawValue, to_raw_value};
 use toolcrib_catalog::render::push_json;
 use toolcrib_catalog::{CatalogSource, Segment, SegmentEntry, ToolRef, ToolStatus};
 use toolcrib_config::show::mask_url;
-use toolcrib_core::execution::{ExecutionSpec, SecurityRequirement};
+use toolcrib_core::execution::{ExecutionSpec, RequestOutline, SecurityRequirement};
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::inventory::ToolState;
 use toolcrib_core::json::RawFields;
 use toolcrib_core::manifest::ListTraits;
 use toolcrib_core::policy::Verdict;
-use toolcrib_core::source::{OpenApiSource, SourceKind};
+use toolcrib_core::source::{ArgumentValidation, OpenApiSource, SourceKind};
 use toolcrib_core::tool::{TaskSupport, ToolListing, ToolName};
 use toolcrib_core::{Code, Result, ResultExt, Source, SourceId, Timestamp, Tool};
 
@@ -72,6 +72,9 @@ pub struct ExecutionView {
     pub security: Vec<BTreeMap<String, Vec<String>>>,
     /// Whether an MCP tool runs as a task, if its server says so.
     pub task_support: Option<TaskSupport>,
+    /// Headers, query and body of an operation as they will be sent: `{name}` for arguments, references for credentials.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub request: Option<RequestOutline>,
 }
 
 impl ToolView {
@@ -188,6 +191,10 @@ impl ToolView {
         let mut notes: Vec<String> = self.tool.notes.iter().map(|note| note.text().to_owned()).collect();
         let call_spec = self.tool_ref().and_then(|tool| tool.call_spec().ok());
         notes.extend(call_spec.and_then(|call_spec| call_spec.validator.note()));
+        let settings = self.declaration.as_ref().map(|source| &source.settings);
+        if settings.is_some_and(|settings| settings.validate() == ArgumentValidation::Lenient) {
+            notes.push("arguments that do not match the schema are sent, with a note (`validate: lenient`)".into());
+        }
         notes
     }
 
@@ -207,7 +214,10 @@ impl ToolView {
         ExecutionView {
             method: Some(operation.method.clone()),
             path: Some(operation.path.clone()),
-            url_template: Some(mask_url(&format!("{}{}", server_url(openapi, operation), operation.path))),
+            url_template: Some(format!("{}{}", mask_url(server_url(openapi, operation)), operation.path)),
+            // In the past the declaration is not known, and so are headers and credentials.
+            #[cfg(feature = "openapi")]
+            request: declared.map(|_| toolcrib_openapi::client::outline_request(openapi, operation)),
             security: operation.security.iter().map(|schemes| schemes.iter().map(scopes).collect()).collect(),
             ..execution
         }

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use toolcrib::call::CallDeadline;
 use toolcrib::{CallContext, Code};
 use toolcrib_testkit::http_server::{HttpReply, LoopbackServer};
+use toolcrib_testkit::programs::with_settings;
 
 use super::support::{OpenApiTestRegistry, pets_document, run_past_deadline};
 
@@ -92,4 +93,137 @@ async fn a_short_timeout_of_the_caller_is_respected() {
     let error = run_past_deadline(&server, 2, call).await.unwrap_err();
     assert_eq!(error.code, Code::ToolExecutionFailed);
     assert_eq!(error.message, "`GET /pets/{id}` timed out after 40s", "shorter than the 60 s of the source");
+}
+
+#[tokio::test]
+async fn a_discriminator_chooses_the_variant_of_a_body() {
+    let server = LoopbackServer::start(|_| HttpReply::json(200, "{}"));
+    let mut document = pets_document(&server);
+    let pet = |property: &str| {
+        json!({ "type": "object", "required": ["kind", property],
+                "properties": { "kind": { "type": "string" }, property: { "type": "integer" } } })
+    };
+    document["components"]["schemas"] = json!({ "Cat": pet("lives"), "Dog": pet("barks") });
+    document["paths"]["/pets"]["post"]["requestBody"]["content"]["application/json"]["schema"] = json!({
+        "oneOf": [{ "$ref": "#/components/schemas/Cat" }, { "$ref": "#/components/schemas/Dog" }],
+        "discriminator": { "propertyName": "kind", "mapping": { "cat": "#/components/schemas/Cat" } },
+    });
+    let overlapping = json!({ "oneOf": [{ "type": "integer" }, { "type": "number" }] });
+    document["paths"]["/pets/{id}"]["get"]["parameters"][1]["schema"] = overlapping;
+    let registry = OpenApiTestRegistry::open_shop(&document, json!({})).await;
+    let make = |body: Value| registry.call("shop__makePet", json!({ "body": body }));
+    make(json!({ "kind": "cat", "lives": 9 })).await.unwrap();
+    let error = make(json!({ "kind": "Dog", "lives": 9 })).await.unwrap_err();
+    assert_eq!(error.message, "wrong arguments for `shop__makePet`: /body/barks is required");
+    let error = make(json!({ "kind": "bird" })).await.unwrap_err();
+    assert_eq!(error.message, r#"wrong arguments for `shop__makePet`: /body/kind "bird" is not one of "cat", "Dog""#);
+    registry.call("shop__getPet", json!({ "id": "1", "full": 5 })).await.unwrap();
+}
+
+#[tokio::test]
+async fn lenient_validation_sends_what_does_not_match_with_a_note() {
+    let server = LoopbackServer::start(|_| HttpReply::json(200, "{}"));
+    let registry = OpenApiTestRegistry::open_shop(&pets_document(&server), json!({ "validate": "lenient" })).await;
+    let notes = |output: toolcrib::CallOutput| -> Vec<String> {
+        let meta: Value = serde_json::from_str(output.meta().unwrap()).unwrap();
+        serde_json::from_value(meta["toolcrib/notes"].clone()).unwrap()
+    };
+    let output = registry.call("shop__getPet", json!({ "id": "7", "full": "maybe", "idd": 1 })).await.unwrap();
+    assert_eq!(
+        notes(output),
+        [
+            "not sent, since they are not arguments of this tool: `idd`",
+            r#"`validate: lenient` let pass: /full "maybe" is not of type "boolean""#,
+        ]
+    );
+    let output = registry.call("shop__makePet", json!({})).await.unwrap();
+    assert_eq!(notes(output), ["`validate: lenient` let pass: /body is required"]);
+    assert_eq!(server.request_lines(), ["GET /v1/pets/7?full=maybe", "POST /v1/pets"]);
+    for input in [json!({}), json!({ "id": ".." }), json!({ "id": "" }), json!([])] {
+        let error = registry.call("shop__getPet", input.clone()).await.unwrap_err();
+        assert_eq!(error.code, Code::ToolInvalidInput, "{input}");
+    }
+    let tool = registry.tool("shop__getPet").unwrap();
+    assert_eq!(tool.notes(), ["arguments that do not match the schema are sent, with a note (`validate: lenient`)"]);
+}
+
+#[tokio::test]
+async fn credentials_take_name_place_and_token_url_from_the_document() {
+    let server = LoopbackServer::start(|request| match request.request_line().as_str() {
+        "POST /token" => HttpReply::json(200, r#"{"access_token": "t0ken", "token_type": "bearer"}"#),
+        _ => HttpReply::json(200, "{}"),
+    });
+    let key = |name: &str| json!({ "type": "apiKey", "in": "query", "name": name });
+    let flows = json!({ "clientCredentials": { "tokenUrl": "/token", "scopes": {} } });
+    let oauth = json!({ "type": "oauth2", "flows": flows });
+    let document = |schemes: Value, security: Option<Value>| {
+        let mut document =
+            with_settings(pets_document(&server), json!({ "components": { "securitySchemes": schemes } }));
+        if let Some(security) = security {
+            document["security"] = security;
+        }
+        document
+    };
+    let call = async |document: Value, auth: Value| {
+        let registry = OpenApiTestRegistry::open_shop(&document, json!({ "auth": auth })).await;
+        registry.call("shop__getPet", json!({ "id": "1" })).await.map_err(|error| (error.code, error.message))
+    };
+    let one = json!({ "k": key("key") });
+    call(document(one.clone(), Some(json!([{ "k": [] }]))), json!({ "api_key": "s3cret" })).await.unwrap();
+    call(document(one, None), json!({ "api_key": { "value": "s3cret" } })).await.unwrap();
+    let client = json!({ "oauth2": { "client_id": "me", "client_secret": "s3cret" } });
+    call(document(json!({ "o": oauth }), Some(json!([{ "o": [] }]))), client.clone()).await.unwrap();
+    assert_eq!(
+        server.request_lines(),
+        ["GET /v1/pets/1?key=s3cret", "GET /v1/pets/1?key=s3cret", "POST /token", "GET /v1/pets/1"]
+    );
+    assert_eq!(server.requests()[3].header("authorization"), Some("Bearer t0ken"));
+    let none = "the document names no API key for `GET /pets/{id}`; set `name` and `in` under `api_key`";
+    let error = call(document(json!({}), None), json!({ "api_key": "s3cret" })).await.unwrap_err();
+    assert_eq!(error, (Code::ConfigInvalid, none.to_owned()));
+    let two = document(json!({ "a": key("x"), "b": key("y") }), Some(json!([{ "a": [] }, { "b": [] }])));
+    let several = "the document names several security schemes for `GET /pets/{id}`: `a`, `b`; choose one with \
+                   `auth: { schemes: { a: … } }`";
+    assert_eq!(call(two, json!({ "api_key": "s3cret" })).await.unwrap_err(), (Code::ConfigInvalid, several.to_owned()));
+    let no_flow = "the document names no token URL of the client credentials flow for `GET /pets/{id}`; set `token_url` \
+                   under `oauth2`";
+    assert_eq!(call(document(json!({}), None), client).await.unwrap_err(), (Code::ConfigInvalid, no_flow.to_owned()));
+}
+
+#[tokio::test]
+async fn the_media_type_of_a_body_is_chosen_by_argument_or_by_a_file() {
+    let server = LoopbackServer::start(|_| HttpReply::json(200, "{}"));
+    let mut document = pets_document(&server);
+    let content = &mut document["paths"]["/pets"]["post"]["requestBody"]["content"];
+    content["application/xml"] = json!({ "schema": { "type": "object" } });
+    content["multipart/form-data"] = json!({ "schema": { "type": "object", "properties": {
+        "name": { "type": "string" }, "photo": { "type": "string", "format": "binary" } } } });
+    content["application/x-www-form-urlencoded"] = content["application/json"].clone();
+    let registry = OpenApiTestRegistry::open_shop(&document, json!({})).await;
+    let rex = json!({ "name": "Rex" });
+    for input in [
+        json!({ "body": rex }),
+        json!({ "body": rex, "body__content_type": "application/x-www-form-urlencoded" }),
+        json!({ "body": "<pet/>", "body__content_type": "application/xml" }),
+        json!({ "body": { "name": "Rex", "photo": "aGk=" } }),
+        json!({ "body": { "name": "Rex", "photo": "aGk=" }, "body__content_type": "application/json" }),
+    ] {
+        registry.call("shop__makePet", input).await.unwrap();
+    }
+    let sent: Vec<(String, String)> = server
+        .requests()
+        .iter()
+        .map(|request| {
+            let content_type = request.header("content-type").unwrap().split(';').next().unwrap().to_owned();
+            (content_type, request.text())
+        })
+        .collect();
+    let [json, form, xml, files, explicit] = &sent[..] else { panic!("{sent:?}") };
+    assert_eq!(*json, ("application/json".to_owned(), r#"{"name":"Rex"}"#.to_owned()));
+    assert_eq!(*form, ("application/x-www-form-urlencoded".to_owned(), "name=Rex".to_owned()));
+    assert_eq!(*xml, ("application/xml".to_owned(), "<pet/>".to_owned()));
+    assert!(files.0 == "multipart/form-data" && files.1.contains("\r\n\r\nhi\r\n"), "{files:?}");
+    assert_eq!(explicit.0, "application/json");
+    let input = json!({ "body": rex, "body__content_type": "text/csv" });
+    assert_eq!(registry.call("shop__makePet", input).await.unwrap_err().code, Code::ToolInvalidInput);
 }

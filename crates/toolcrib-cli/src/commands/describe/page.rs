@@ -141,6 +141,8 @@ fn present_rows(view: &ToolView) -> Rows {
         ("hints", annotation_hints(view)),
         ("request", request_line(&execution)),
         ("address", sanitize_truncated(execution.url_template.as_deref().unwrap_or_default(), 300)),
+        ("headers", sanitize_truncated(&header_lines(&execution), 1_000)),
+        ("body", sanitize_truncated(&body_line(&execution), 300)),
         mode_row,
         ("task", task_text(&execution)),
         ("auth", sanitize_truncated(&auth, 200)),
@@ -163,6 +165,25 @@ fn task_text(execution: &ExecutionView) -> String {
         Some(TaskSupport::Optional) => "optional: called without one".to_owned(),
         Some(TaskSupport::Forbidden) | None => String::new(),
     }
+}
+
+/// Returns the headers of the request that a call sends, with references instead of credentials.
+fn header_lines(execution: &ExecutionView) -> String {
+    let headers = execution.request.iter().flat_map(|request| &request.headers);
+    let lines: Vec<String> =
+        headers.map(|(name, value)| format!("{name}: {}", value.as_str().unwrap_or_default())).collect();
+    lines.join("; ")
+}
+
+/// Returns what the body of the request contains.
+fn body_line(execution: &ExecutionView) -> String {
+    let body = execution.request.as_ref().and_then(|request| request.body.as_ref());
+    body.map(|body| {
+        let types: Vec<&str> =
+            std::iter::once(&body.content_type).chain(&body.alternatives).map(String::as_str).collect();
+        format!("{} ({})", body.template, types.join(", or "))
+    })
+    .unwrap_or_default()
 }
 
 /// Policy and state; for a disabled tool the command that enables it.

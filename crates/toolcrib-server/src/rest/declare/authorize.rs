@@ -82,6 +82,8 @@ fn source_urls(kind: &SourceKind) -> Vec<(&'static str, &str)> {
 /// Returns the token endpoints of OAuth 2, also of schemes inside schemes.
 fn token_urls(auth: &Auth) -> Vec<&str> {
     match auth {
+        // Without one, the document has it.
+        Auth::Oauth2 { token_url, .. } if token_url.is_empty() => Vec::new(),
         Auth::Oauth2 { token_url, .. } => vec![token_url],
         Auth::Schemes(schemes) => schemes.values().flat_map(token_urls).collect(),
         Auth::Bearer(_) | Auth::Basic { .. } | Auth::ApiKey { .. } => Vec::new(),

@@ -65,6 +65,7 @@ fn source_keys() -> Value {
         ("on_conflict", nullable_enum(&["exclude", "keep"])),
         ("lifecycle", nullable_enum(&["shared", "transient", "per_client"])),
         ("results", nullable_enum(&["clean", "raw"])),
+        ("validate", nullable_enum(&["strict", "lenient"])),
         ("enabled", flag("Whether agents see its tools")),
         ("title", text("Title for people")),
         ("tags", list("Tags to search by")),
