@@ -133,6 +133,18 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
         ("security", json!({ "type": "array", "items": { "type": "object", "additionalProperties": string_array() } })),
         ("task_support", nullable(string_enum(&["forbidden", "optional", "required"]))),
     ]);
+    let body = object_schema(&[
+        ("template", text()),
+        ("content_type", text()),
+        ("encoding", text()),
+        ("required", json!({ "type": "boolean" })),
+    ]);
+    let body = with_optional(body, &[("alternatives", string_array())]);
+    let text_map = || json!({ "type": "object", "additionalProperties": { "type": "string" } });
+    let execution = with_optional(
+        execution,
+        &[("headers", text_map()), ("query", text_map()), ("body", nullable(body)), ("auth_error", nullable(text()))],
+    );
     let details = object_schema(&[
         ("output_schema", types(&["object", "boolean", "null"])),
         ("execution", execution),

@@ -47,6 +47,10 @@ async fn tool_detail_has_execution_tags_and_output_schema() {
             "path": "/orders/{id}",
             "url_template": "https://shop.example/v1/orders/{id}",
             "security": [{ "token": ["orders"] }, {}],
+            "headers": { "Accept": "application/json, */*;q=0.1" },
+            "query": {},
+            "body": null,
+            "auth_error": null,
         })
     );
     assert_eq!(detail["tags"], json!(["shop", "orders"]));
@@ -54,6 +58,11 @@ async fn tool_detail_has_execution_tags_and_output_schema() {
     assert_eq!(detail["deprecated"], true);
     assert_eq!(detail["input_schema"], order_tool()["inputSchema"]);
     assert_eq!(detail["full_input_schema"], order_tool()["x-toolcrib-backing"]["input_schema"]);
+    let authorized =
+        tool_detail("openapi: shop.yaml, auth: { bearer: '${env:SHOP_TOKEN}' }, headers: { X-Key: hunter2 }").await;
+    let headers = &authorized["execution"]["headers"];
+    assert_eq!(headers["Authorization"], "Bearer ${env:SHOP_TOKEN}");
+    assert_eq!(headers["X-Key"], "***");
     let overridden = tool_detail("openapi: shop.yaml, base_url: 'http://127.0.0.1:8080/?key=hunter2'").await;
     assert!(!overridden.to_string().contains("hunter2"));
 }

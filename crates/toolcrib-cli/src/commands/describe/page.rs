@@ -267,7 +267,8 @@ mod tests {
         let view = registry.tool("shop__report").unwrap();
         registry.close().await;
         let expected = "shop__report\n  source    shop (openapi)\n  policy    allow, active\n  request   POST /reports\n  \
-                        address   https://x/reports\n  result    asynchronous: polled until it is ready\n  \
+                        address   https://x/reports\n  headers   Accept: application/json, */*;q=0.1\n  \
+                        result    asynchronous: polled until it is ready\n  \
                         auth      token, or none\n  status    deprecated by its source\n  \
                         tags      reports\n\n  Reports\n\n  Arguments\n    none\n\n  \
                         note: deeply nested parts are omitted here; `--full` shows them\n";
