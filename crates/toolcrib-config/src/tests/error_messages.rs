@@ -131,6 +131,7 @@ fn authentication_is_checked_without_repeating_a_value() {
     let auth = |auth: &str, expected: &str| check_source(&format!("{{ url: http://x, auth: {auth} }}"), expected);
     auth("{ bearer: a, basic: {} }", "sources.files.auth: `bearer` and `basic` are mutually exclusive; keep one");
     auth("{ basic: { user: me } }", "sources.files.auth.basic: needs `password`");
+    auth("{ api_key: { value: hunter2 } }", "sources.files.auth.api_key: needs `name`");
     auth(
         "{ api_key: { name: k, value: v, in: body } }",
         "sources.files.auth.api_key.in: expected `header`, `query` or `cookie`, found `body`",

@@ -68,6 +68,26 @@ sources:
 }
 
 #[test]
+fn credentials_may_leave_name_place_and_token_url_to_the_document() {
+    let key = || Auth::ApiKey { name: String::new(), location: KeyLocation::Header, value: "${env:KEY}".into() };
+    let oauth2 = Auth::Oauth2 {
+        token_url: String::new(),
+        client_id: "me".into(),
+        client_secret: "${env:S}".into(),
+        scopes: Vec::new(),
+    };
+    for (text, expected) in [
+        ("api_key: '${env:KEY}'", key()),
+        ("api_key: { value: '${env:KEY}' }", key()),
+        ("oauth2: { client_id: me, client_secret: '${env:S}' }", oauth2),
+    ] {
+        let kind = parse_kind(&format!("sources: {{ a: {{ openapi: /a.json, auth: {{ {text} }} }} }}"));
+        let openapi = OpenApiSource { document: "/a.json".into(), auth: Some(expected), ..OpenApiSource::default() };
+        assert_eq!(kind, SourceKind::OpenApi(openapi), "{text}");
+    }
+}
+
+#[test]
 fn a_document_is_a_file_relative_to_the_configuration_or_a_url() {
     for (location, expected) in [
         ("shop.yaml", "/p/shop.yaml"),
