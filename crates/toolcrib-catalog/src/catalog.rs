@@ -27,12 +27,13 @@ use std::sync::{Arc, OnceLock};
 
 use crate::search::SearchIndex;
 
+pub(crate) use essential::Importance;
 pub use segment::{CallSpec, Segment, SegmentEntry};
 pub use tool_ref::{ToolRef, ToolStatus};
 use toolcrib_core::features::FeatureList;
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::inventory::{SourceState, ToolState};
-use toolcrib_core::policy::{Rule, Rules, Verdict};
+use toolcrib_core::policy::{DEFAULT_ESSENTIAL_PATTERNS, Rule, Rules, Verdict};
 use toolcrib_core::source::{OnConflict, Source, SourceId};
 use toolcrib_core::tool::SEPARATOR;
 pub use view::View;
@@ -51,6 +52,8 @@ pub struct Catalog {
     builtin_sources: Vec<PositionedSource>,
     /// Globs on essential tools of any source, from the top-level configuration.
     essential_globs: Vec<String>,
+    /// Patterns on names of essential tools, in lower case.
+    essential_patterns: Vec<String>,
     /// Whether the configuration or any source defines essential tools.
     essential_configured: bool,
     /// `None` only for the default catalogue, which has no sources.
@@ -239,6 +242,7 @@ impl Catalog {
             prefixed_sources: prefixed,
             builtin_sources: builtin,
             essential_globs: Vec::new(),
+            essential_patterns: DEFAULT_ESSENTIAL_PATTERNS.map(str::to_owned).to_vec(),
             essential_configured,
             hash,
             view_key: OnceLock::new(),
@@ -254,6 +258,16 @@ impl Catalog {
             self.hash = Some(Fingerprint::digest(format!("{} {globs:?}", self.hash())));
             self.essential_globs = globs;
             self.essential_configured = true;
+        }
+        self
+    }
+
+    /// Replaces the patterns on names of essential tools, which are [`DEFAULT_ESSENTIAL_PATTERNS`] otherwise.
+    pub fn with_essential_patterns(mut self, patterns: &[String]) -> Catalog {
+        if patterns != DEFAULT_ESSENTIAL_PATTERNS {
+            self.hash = Some(Fingerprint::digest(format!("{} patterns {patterns:?}", self.hash())));
+            let patterns = patterns.iter().filter(|pattern| !pattern.is_empty());
+            self.essential_patterns = patterns.map(|pattern| pattern.to_ascii_lowercase()).collect();
         }
         self
     }

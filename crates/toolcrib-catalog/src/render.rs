@@ -10,6 +10,7 @@
 //! are data in `limits`; `projection` counts the work and collects the losses.
 
 mod json;
+mod lines;
 mod page;
 
 pub mod mcp;

@@ -5,7 +5,10 @@
 //! ```text
 //! You can use 26 tools from 2 sources. Their schemas are not loaded; use these three tools:
 //! …
-//! github: create_issue, search_code (+22 more)
+//! Essential tools, by source:
+//! github: create_issue, search_code
+//! Other tools, by source:
+//! github: get_me, list_commits (+20 more)
 //! time: convert_time, get_current_time
 //! ```
 //!
@@ -21,6 +24,7 @@ use toolcrib_core::error::{Code, Error, Result};
 
 use crate::View;
 use crate::token_count;
+use selection::SummarySource;
 
 /// Maximum number of tokens of a summary; at least 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,15 +67,20 @@ pub struct Summary {
 impl View {
     /// Returns only the text, without counting the tokens of all tools.
     pub fn summary_text(&self, budget: SummaryBudget) -> String {
-        layout::render_text(&selection::select_sources(self), budget.tokens())
+        layout::render_text(&self.summary_sources(budget), budget.tokens())
     }
 
     /// Renders the summary. Deterministic: the same catalogue and budget give the same text.
     pub fn summary(&self, budget: SummaryBudget) -> Summary {
-        let sources = selection::select_sources(self);
+        let sources = self.summary_sources(budget);
         let text = layout::render_text(&sources, budget.tokens());
         let tools = sources.iter().map(|source| source.tool_count).sum();
         Summary { tokens: token_count::count(&text), text, tokens_full: self.full_token_count(), tools }
+    }
+
+    /// Sources with as many names as the budget can hold.
+    fn summary_sources(&self, budget: SummaryBudget) -> Vec<SummarySource<'_>> {
+        selection::select_sources(self, budget.tokens() / layout::MIN_NAME_TOKENS)
     }
 }
 

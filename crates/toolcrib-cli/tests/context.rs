@@ -29,7 +29,7 @@ fn the_summary_names_the_tools_and_the_saved_tokens() {
         .assert_code(0)
         .assert_stdout("3 tools from 1 source")
         .assert_stdout("search_tools(query)")
-        .assert_stdout("hub: search_issues, put, either");
+        .assert_stdout("Essential tools, by source:\nhub: search_issues\nOther tools, by source:\nhub: put, either\n");
     output.assert_stderr("tokens instead of");
     let summary = project.json(0, &["context", "--cached", "--budget", "60"]);
     assert!(summary["tokens"].as_u64().unwrap() <= 60, "{summary}");
@@ -74,9 +74,20 @@ fn essential_tools_are_loaded_and_others_deferred() {
     let config = fs::read_to_string(project.path("project").join("toolcrib.yaml")).unwrap();
     project.write("toolcrib.yaml", &format!("{config}expose: {{ essential: [\"hub__p*\"] }}\n"));
     assert_eq!(deferred(&project), ["hub__either", "hub__search_issues"]);
-    project.run(&["context"]).assert_code(0).assert_stdout("hub: put, either, search_issues");
+    project.run(&["context"]).assert_code(0).assert_stdout("hub: put, search_issues\n");
     project.run(&["tools", "--format", "gemini", "--defer"]).assert_code(2).assert_stderr("in the format `anthropic`");
     project.run(&["tools", "--defer"]).assert_code(2).assert_stderr("`--defer` needs `--format anthropic`");
+}
+
+#[test]
+fn lines_are_a_tool_each_without_those_that_agents_may_not_call() {
+    let project = test_project();
+    let lines = |project: &TestProject| project.run(&["tools", "--format", "lines"]).assert_code(0).stdout.clone();
+    assert_eq!(lines(&project), "hub__either\nhub__put — Puts\nhub__search_issues — Finds issues\n");
+    let config = fs::read_to_string(project.path("project").join("toolcrib.yaml")).unwrap();
+    let rules = "cwd: ., tools: { put: deny, either: hide } }";
+    project.write("toolcrib.yaml", &config.replace("cwd: . }", rules));
+    assert_eq!(lines(&project), "hub__search_issues — Finds issues\n");
 }
 
 #[test]

@@ -61,6 +61,7 @@ pub use trust::{LocalDocument, TrustedFile, settings_to_trust};
 use reader::ConfigReader;
 use syntax::{ConfigNode, NodeEntry, NodeValue, join_key};
 use toolcrib_core::name_variants;
+use toolcrib_core::policy::DEFAULT_ESSENTIAL_PATTERNS;
 use toolcrib_core::source::{Source, SourceId, SourceSettings};
 
 /// Content of one configuration file, or of several merged with [`Config::merge_over`].
@@ -116,6 +117,8 @@ pub struct Expose {
     /// Globs of tool names that are listed in every mode.
     /// They are added to the globs of single sources.
     pub essential: Vec<String>,
+    /// Words and globs on tool names that come first in summaries, after those of `essential`.
+    pub essential_patterns: Vec<String>,
     /// Whether tool names have the prefix of their source: `source__tool`.
     pub prefix: bool,
 }
@@ -329,6 +332,11 @@ impl Config {
                 lower.expose.full_below_tokens
             },
             essential: if is_set("essential") { self.expose.essential } else { lower.expose.essential },
+            essential_patterns: if is_set("essential_patterns") {
+                self.expose.essential_patterns
+            } else {
+                lower.expose.essential_patterns
+            },
             prefix: if is_set("prefix") { self.expose.prefix } else { lower.expose.prefix },
         };
         let has = |key: &str| self.origins.contains_key(key);
@@ -445,7 +453,13 @@ fn collect_origins(file: &str, entry: &NodeEntry) -> Vec<(String, ConfigOrigin)>
 
 impl Default for Expose {
     fn default() -> Expose {
-        Expose { mode: ExposeMode::Auto, full_below_tokens: 4000, essential: Vec::new(), prefix: true }
+        Expose {
+            mode: ExposeMode::Auto,
+            full_below_tokens: 4000,
+            essential: Vec::new(),
+            essential_patterns: DEFAULT_ESSENTIAL_PATTERNS.map(str::to_owned).to_vec(),
+            prefix: true,
+        }
     }
 }
 

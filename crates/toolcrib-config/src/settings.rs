@@ -33,7 +33,7 @@ pub(super) const SOURCE_ONLY_KEYS: [&str; 7] = ["transport", "type", "enabled", 
 /// Keys of the section `identity`.
 pub(super) const IDENTITY_KEYS: [&str; 1] = ["loopback"];
 /// Keys of the section `expose`.
-pub(super) const EXPOSE_KEYS: [&str; 4] = ["mode", "full_below_tokens", "essential", "prefix"];
+pub(super) const EXPOSE_KEYS: [&str; 5] = ["mode", "full_below_tokens", "essential", "essential_patterns", "prefix"];
 
 /// Values of `on_conflict`.
 const ON_CONFLICT_CHOICES: [(&str, OnConflict); 2] = [("exclude", OnConflict::Exclude), ("keep", OnConflict::Keep)];
@@ -84,6 +84,11 @@ pub(super) fn read_expose(reader: &mut ConfigReader<'_>, section: &Section<'_>) 
         mode: mode.unwrap_or(default.mode),
         full_below_tokens: reader.read_count(section, "full_below_tokens").unwrap_or(default.full_below_tokens),
         essential: reader.read_list(section, "essential"),
+        // An empty list turns the patterns off.
+        essential_patterns: match section.entry("essential_patterns") {
+            Some(_) => reader.read_list(section, "essential_patterns"),
+            None => default.essential_patterns,
+        },
         prefix: reader.read_bool(section, "prefix").unwrap_or(default.prefix),
     }
 }

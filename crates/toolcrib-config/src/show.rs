@@ -92,6 +92,7 @@ fn show_expose(config: &Config) -> Value {
             ("mode", json!(expose.mode.as_str())),
             ("full_below_tokens", json!(expose.full_below_tokens)),
             ("essential", json!(expose.essential)),
+            ("essential_patterns", json!(expose.essential_patterns)),
             ("prefix", json!(expose.prefix)),
         ],
     )

@@ -110,6 +110,10 @@ fn the_sample_of_the_contract_is_parsed() {
         }
     );
     assert_eq!(config.expose, Expose { essential: strings(&["github__create_issue"]), ..Expose::default() });
+    let patterns = |text: &str| parse_toolcrib(text).unwrap().expose.essential_patterns;
+    assert_eq!(patterns("expose: { essential_patterns: [invoice, 'crm__*'] }"), strings(&["invoice", "crm__*"]));
+    assert_eq!(patterns("expose: { essential_patterns: [] }"), strings(&[]));
+    assert_eq!(patterns("expose: { mode: auto }").len(), 7);
     assert_eq!(config.origins["defaults.ttl"].to_string(), "toolcrib.yaml:7");
 }
 

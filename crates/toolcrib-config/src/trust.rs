@@ -109,10 +109,15 @@ impl TrustedFile {
             project.origins.keys().any(|key| key == section || key.starts_with(&prefix))
         };
         let expose = &project.expose;
-        let expose_values = json!([expose.mode.as_str(), expose.full_below_tokens, expose.essential, expose.prefix]);
+        let mut expose_values =
+            vec![json!(expose.mode.as_str()), json!(expose.full_below_tokens), json!(expose.essential), json!(expose.prefix)];
+        // Left out unless it is set, so that files trusted before the key existed stay trusted.
+        if is_set("expose.essential_patterns") {
+            expose_values.push(json!(expose.essential_patterns));
+        }
         let settings = [
             ("defaults", json!(project.defaults)),
-            ("expose", expose_values),
+            ("expose", json!(expose_values)),
             ("identity", json!(project.identity.loopback.as_str())),
             ("warm", json!(project.warm.as_str())),
         ];

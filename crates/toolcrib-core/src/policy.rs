@@ -162,6 +162,11 @@ impl From<Rules> for StoredRules {
     }
 }
 
+/// Patterns on tool names that count as essential unless the configuration sets others (`expose.essential_patterns`).
+/// The words are services and activities that many agents need.
+pub const DEFAULT_ESSENTIAL_PATTERNS: [&str; 7] =
+    ["search", "github", "slack", "confluence", "jira", "calendar", "email"];
+
 /// Whether a glob matches the whole text. `*` matches any run of characters, `?` a single one; nothing else is special.
 /// Case matters.
 pub fn glob_matches(glob: &str, text: &str) -> bool {

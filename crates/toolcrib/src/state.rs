@@ -94,7 +94,8 @@ impl ConfiguredSettings {
 
     /// Builds a catalogue, with the tools marked that the configuration calls essential.
     fn build_catalog(&self, version: u64, sources: Vec<Arc<CatalogSource>>) -> Catalog {
-        Catalog::build(version, sources).with_essential(self.expose.essential.clone())
+        let catalog = Catalog::build(version, sources).with_essential(self.expose.essential.clone());
+        catalog.with_essential_patterns(&self.expose.essential_patterns)
     }
 }
 

@@ -40,6 +40,31 @@ fn every_recorded_tool_is_valid_for_every_provider_or_skipped() {
 }
 
 #[test]
+fn lines_of_recorded_tools_have_at_most_25_tokens_each() {
+    let Some(view) = recorded_view() else {
+        return programs::skip(
+            "formats::lines_of_recorded_tools_have_at_most_25_tokens_each",
+            "there are no recorded tool lists",
+        );
+    };
+    let mut text = String::new();
+    view.render_lines(
+        |_| true,
+        &ListOrder::Name,
+        |chunk| {
+            text.push_str(chunk);
+            Ok(())
+        },
+    )
+    .unwrap();
+    let names: Vec<&str> = text.lines().map(|line| line.split(" — ").next().unwrap_or_default()).collect();
+    assert_eq!(names, view.offered_tools().map(|tool| tool.name().as_str().to_owned()).collect::<Vec<_>>());
+    let tokens = toolcrib::catalog::token_count::count(&text);
+    assert!(tokens <= 25 * names.len(), "{tokens} tokens for {} tools", names.len());
+    assert!(text.lines().filter(|line| line.contains(" — ")).count() * 10 > names.len() * 9);
+}
+
+#[test]
 fn the_arguments_of_every_recorded_tool_are_validated() {
     let Some(view) = recorded_view() else {
         return programs::skip(

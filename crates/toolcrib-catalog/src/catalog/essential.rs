@@ -1,17 +1,23 @@
-//! Essential tools: those that every agent should know of. The configuration selects them with globs; without any, a
-//! list of common words in tool names does.
+//! Essential tools: those that every agent should know of. The configuration selects them with globs (`essential`); a
+//! list of patterns on tool names (`essential_patterns`) selects further ones.
 //!
 //! Two questions are kept apart: [`View::configured_essentials`] are the tools that MCP clients see beside the meta
-//! tools, and only a configuration adds to them; [`View::is_essential`] also applies the default words,
-//! for summaries and text lists.
+//! tools, and only globs add to them; [`View::importance`] and [`View::is_essential`] also apply the patterns, for
+//! summaries and text lists.
 
 use toolcrib_core::policy::glob_matches;
 
 use super::{ToolRef, View};
 
-/// Tools with one of these words in their name are essential when nothing is configured. The words are services and
-/// activities that many agents need; a source with other names can configure its own globs.
-const DEFAULT_ESSENTIAL_WORDS: [&str; 7] = ["search", "github", "slack", "confluence", "jira", "calendar", "email"];
+/// How much a tool matters to every agent. Ordered: more important tools come first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Importance {
+    /// A configured glob matches it.
+    Configured,
+    /// A pattern matches its name.
+    Pattern,
+    Other,
+}
 
 impl View {
     /// Iterates over the tools that the configuration calls essential, in name order; empty without configuration.
@@ -19,12 +25,23 @@ impl View {
         self.offered_tools().filter(|tool| self.is_configured_essential(tool))
     }
 
-    /// Whether a tool is essential, by configuration or, without any, by the default words.
+    /// Whether a tool is essential, by configuration or, without any, by the patterns.
     pub fn is_essential(&self, tool: &ToolRef<'_>) -> bool {
-        if self.catalog().essential_configured {
-            self.is_configured_essential(tool)
+        match self.importance(tool) {
+            Importance::Configured => true,
+            Importance::Pattern => !self.catalog().essential_configured,
+            Importance::Other => false,
+        }
+    }
+
+    /// How a tool came to be essential, if it is.
+    pub(crate) fn importance(&self, tool: &ToolRef<'_>) -> Importance {
+        if self.is_configured_essential(tool) {
+            Importance::Configured
+        } else if matches_any(&self.catalog().essential_patterns, tool.name().as_str()) {
+            Importance::Pattern
         } else {
-            has_essential_word(tool.name().as_str())
+            Importance::Other
         }
     }
 
@@ -41,8 +58,11 @@ impl View {
     }
 }
 
-/// Ignores ASCII case; a word may be anywhere in the name, prefix of the source included.
-fn has_essential_word(name: &str) -> bool {
+/// Whether a pattern, in lower case, matches a name: a glob as a whole, a word anywhere in it, prefix of the source
+/// included. Ignores ASCII case.
+fn matches_any(patterns: &[String], name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    DEFAULT_ESSENTIAL_WORDS.iter().any(|word| name.contains(word))
+    patterns.iter().any(|pattern| {
+        if pattern.contains(['*', '?']) { glob_matches(pattern, &name) } else { name.contains(pattern.as_str()) }
+    })
 }

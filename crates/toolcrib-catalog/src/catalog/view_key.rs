@@ -60,7 +60,10 @@ impl CatalogSource {
 /// Returns key and list digest of a restricted view.
 pub(super) fn restricted_key(tools: VisibleTools<'_>) -> (ViewKey, Fingerprint) {
     let catalog = tools.catalog;
-    let mut lists = format!("restricted {:?} {}", catalog.essential_globs, catalog.essential_configured);
+    let mut lists = format!(
+        "restricted {:?} {:?} {}",
+        catalog.essential_globs, catalog.essential_patterns, catalog.essential_configured
+    );
     let mut details = String::new();
     for visible in tools.sources() {
         let source = visible.source;

@@ -83,8 +83,9 @@ You can use 10 tools from 3 sources. Their schemas are not loaded; use these thr
 - describe_tools(names) shows their arguments
 - call_tool(name, arguments) calls one
 Search before you say that something cannot be done. A tool is named source__tool, for example github__get_me.
-Some of the tools, by source:
-github: get_me, search_code, create_issue, merge_pull_request, get_issue (+2 more)
+Essential tools, by source:
+github: get_me, search_code, create_issue, merge_pull_request, get_issue, search_issues, get_issue_comment
+Other tools, by source:
 core (no prefix): calculate
 files: read, write";
     assert_eq!(text, expected);
@@ -94,20 +95,28 @@ files: read, write";
 fn essential_tools_come_first() {
     let tools: Vec<String> = (0..30).map(|number| format!("a{number}")).chain(["very_long_name".to_owned()]).collect();
     let sources = || ["alpha", "beta", "gamma"].map(|id| catalog_source(id, &tools, SourceOptions::default())).to_vec();
-    let line = |view: &View, at: usize| summarize(view, 500).text.lines().nth(6 + at).unwrap().to_owned();
+    let lines = |view: &View| summarize(view, 200).text.lines().skip(1).map(str::to_owned).collect::<Vec<_>>();
     let none = build_view(sources(), &[]);
-    assert_eq!(line(&none, 0), "alpha: a0, a1, a2, a3, a4 (+26 more)");
+    assert_eq!(lines(&none)[..2], ["Tools by source:", "alpha: a0, a1, a2, a3, a4, a5, a6, a7, a8, a9 (+21 more)"]);
     let named = build_view(sources(), &["gamma__very_*"]);
-    assert_eq!(line(&named, 0), "gamma: very_long_name, a0, a1, a2, a3 (+26 more)");
+    let gamma = ["Essential tools, by source:", "gamma: very_long_name", "Other tools, by source:"];
+    assert_eq!(lines(&named)[..3], gamma);
     assert_eq!(
         named.configured_essentials().map(|tool| tool.name().to_string()).collect::<Vec<_>>(),
         ["gamma__very_long_name"]
     );
     let mut sources = sources();
     sources[1] =
-        catalog_source("beta", &tools, SourceOptions { essential: vec!["a2?".into()], ..SourceOptions::default() });
+        catalog_source("beta", &tools, SourceOptions { essential: vec!["a2*".into()], ..SourceOptions::default() });
     let by_source = build_view(sources, &[]);
-    assert_eq!(line(&by_source, 0), "beta: a20, a21, a22, a23, a24 (+26 more)");
+    let beta = "beta: a2, a20, a21, a22, a23, a24, a25, a26, a27, a28, a29";
+    assert_eq!(lines(&by_source)[..2], ["Essential tools, by source:", beta]);
+    // Configured tools come before those that match a pattern, and both before all others.
+    let searching = plain_source("alpha", &["zip", "search_all"]);
+    let both = build_view(vec![searching, plain_source("zeta", &["post", "read"])], &["zeta__post"]);
+    let expected = ["Essential tools, by source:", "zeta: post", "alpha: search_all", "Other tools, by source:"];
+    assert_eq!(lines(&both)[..4], expected);
+    assert_eq!(lines(&both)[4..], ["alpha: zip", "zeta: read"]);
 }
 
 #[test]
@@ -124,6 +133,72 @@ fn default_essential_words_apply_only_without_configuration() {
 }
 
 #[test]
+fn patterns_are_words_or_globs_that_can_be_replaced() {
+    let sources = vec![plain_source("one", &["searchAll", "Send_EMAIL", "list_orders"])];
+    let essential = |patterns: &[&str]| -> Vec<String> {
+        let patterns: Vec<String> = patterns.iter().map(|&pattern| pattern.to_owned()).collect();
+        let catalog = Catalog::build(1, sources.clone()).with_essential_patterns(&patterns);
+        let view = View::full(Arc::new(catalog));
+        view.offered_tools().filter(|tool| view.is_essential(tool)).map(|tool| tool.name().to_string()).collect()
+    };
+    assert_eq!(essential(&["ORDER"]), ["one__list_orders"]);
+    assert_eq!(essential(&["one__s*"]), ["one__Send_EMAIL", "one__searchAll"]);
+    assert_eq!(essential(&["", "nothing"]), [""; 0]);
+    assert_eq!(essential(&[]), [""; 0]);
+}
+
+/// Names of the tools in a recorded list.
+#[cfg(feature = "tokens")]
+fn recorded_names(server: &str) -> Option<Vec<String>> {
+    let path = std::env::var_os("TOOLCRIB_TEST_DATA")?;
+    let path = std::path::Path::new(&path).join("toollists").join(format!("{server}.json"));
+    let recorded: serde_json::Value = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
+    recorded["tools"].as_array()?.iter().map(|tool| Some(tool["name"].as_str()?.to_owned())).collect()
+}
+
+#[cfg(feature = "tokens")]
+#[test]
+fn sixty_tools_of_five_real_servers_are_all_named_within_500_tokens() {
+    let servers = [
+        ("github", "modelcontextprotocol__server-github"),
+        ("browser", "playwright__mcp"),
+        ("kubernetes", "mcp-server-kubernetes"),
+        ("gitlab", "zereight__mcp-gitlab"),
+        ("google_workspace", "workspace-mcp"),
+    ];
+    let recorded: Option<Vec<_>> =
+        servers.iter().map(|(id, server)| Some((*id, recorded_names(server)?.into_iter().take(12).collect()))).collect();
+    // Only where the recorded lists are at hand.
+    let Some(recorded): Option<Vec<(&str, Vec<String>)>> = recorded else { return };
+    for essential in [&[][..], &["github__*", "*merge*"], &["browser__browser_click"]] {
+        let sources = recorded.iter().map(|(id, names)| catalog_source(id, names, SourceOptions::default()));
+        let summary = summarize(&build_view(sources.collect(), essential), 500);
+        assert!(summary.tools == 60 && summary.tokens <= 500, "{summary:?}");
+        for (id, names) in &recorded {
+            let lines: Vec<&str> = summary.text.lines().filter_map(|line| line.strip_prefix(&format!("{id}: "))).collect();
+            let named: Vec<&str> = lines.iter().flat_map(|line| line.split(", ")).collect();
+            assert!(names.iter().all(|name| named.contains(&name.as_str())), "{id}\n{}", summary.text);
+        }
+    }
+}
+
+#[test]
+fn sources_take_turns_when_not_all_tools_fit() {
+    let many: Vec<String> = (0..3_000).map(|number| format!("tool_{number}")).collect();
+    let few: Vec<String> = (0..10).map(|number| format!("task_{number}")).collect();
+    let sources = ["alpha", "beta", "gamma"].map(|id| catalog_source(id, &many, SourceOptions::default()));
+    let small = catalog_source("small", &few, SourceOptions::default());
+    let summary = summarize(&build_view(sources.into_iter().chain([small]).collect(), &[]), 500);
+    let named = |id: &str| {
+        let line = summary.text.lines().find_map(|line| line.strip_prefix(&format!("{id}: "))).unwrap();
+        line.matches(", ").count() + 1
+    };
+    assert_eq!(named("small"), 10);
+    assert!(named("alpha") > 15 && named("alpha") - named("gamma") <= 1, "{}", summary.text);
+    assert!(summary.tokens > 480, "{}", summary.tokens);
+}
+
+#[test]
 fn an_empty_catalogue_has_a_summary_too() {
     let empty = summarize(&build_view(Vec::new(), &[]), 500);
     assert!(empty.text.contains("Tools will be discovered"), "{}", empty.text);
@@ -134,7 +209,7 @@ fn an_empty_catalogue_has_a_summary_too() {
 #[test]
 fn a_summary_stays_within_its_budget_for_any_catalogue() {
     for (sources, tools, length) in
-        [(1, 1, 4), (1, 1, 64), (1, 7, 60), (3, 50, 12), (47, 34, 20), (2_000, 4, 16), (2_000, 1, 64), (2, 25_000, 24)]
+        [(1, 1, 4), (1, 1, 64), (1, 7, 60), (3, 50, 12), (47, 34, 20), (2_000, 4, 16), (2_000, 1, 64), (500, 30, 18), (2, 25_000, 24)]
     {
         let view = uniform_view(sources, tools, length);
         let budgets = [1, 2, 5, 8, 13, 20, 34, 60, 100, 200, 500, 1_000, 5_000];

@@ -1,4 +1,4 @@
-//! `toolcrib tools`: prints every tool from the cache, as a table, JSON or in a model provider's format. Sources without
+//! `toolcrib tools`: prints every tool from the cache, as a table, text lines, JSON or in a model provider's format. Sources without
 //! a tool list are discovered first.
 //!
 //! Lists are rendered in chunks, so that the text of thousands of tools is not kept in memory at once. A list that
@@ -34,9 +34,11 @@ use crate::table::Table;
   toolcrib tools --format anthropic > tools.json
   toolcrib tools --format anthropic --defer
   toolcrib tools --format gemini --source github
+  toolcrib tools --format lines
   toolcrib tools --wait 10s
 
-A provider's format is the array that the provider expects. A schema that it cannot express is
+`lines` is a short list for a prompt: each tool that an agent may call, with the first sentence of its
+description. A provider's format is the array that the provider expects. A schema that it cannot express is
 adapted, as `toolcrib describe NAME --format FORMAT --explain` shows; a tool that it does not
 support is left out, with a hint.")]
 pub(crate) struct Arguments {
@@ -60,7 +62,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "GLOB", num_args = 1.., value_delimiter = ',')]
     only: Vec<String>,
     /// Output format; a provider's format is the array that the provider expects
-    #[arg(long, value_name = "FORMAT", value_parser = ["table", "json", "mcp", "anthropic", "openai", "openai-strict", "gemini"])]
+    #[arg(long, value_name = "FORMAT", value_parser = ["table", "lines", "json", "mcp", "anthropic", "openai", "openai-strict", "gemini"])]
     format: Option<String>,
     /// With `--format anthropic`: set `defer_loading` on all but the essential tools, so that the provider's tool
     /// search loads them
@@ -72,7 +74,7 @@ pub(crate) struct Arguments {
 
 /// Discovers what is missing, then prints the tools.
 pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
-    let format = resolve_format(common, &arguments)?;
+    let layout = resolve_layout(common, &arguments)?;
     let session = CliSession::open(common).await?;
     let source = arguments.source.as_deref().map(|name| session.find_source(name)).transpose()?;
     let among = source.as_ref().map(std::slice::from_ref);
@@ -94,15 +96,15 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
         ToolOrder::Tokens => ListOrder::Tokens,
         ToolOrder::Calls => ListOrder::Calls(&calls),
     };
-    if format == Some(Format::Json) || order == ToolOrder::Tokens {
+    if matches!(layout, ListLayout::Format(Format::Json)) || order == ToolOrder::Tokens {
         session.registry.statistics().count_builtin_tokens().await;
     }
     let is_selected = |tool: &ToolRef<'_>| filter.accepts(tool);
-    match format {
-        Some(Format::Json) | None if filter.state == Some(StateFilter::Deprecated) => {
-            print_removed(&session, format, &filter, order, &missing).await?;
+    match layout {
+        ListLayout::Format(Format::Json) | ListLayout::Table if filter.state == Some(StateFilter::Deprecated) => {
+            print_removed(&session, layout, &filter, order, &missing).await?;
         }
-        Some(format) => {
+        ListLayout::Format(format) => {
             // Hold the last chunk back, because an incomplete JSON list gets `missing` at its end.
             let mut last = String::new();
             let skipped = view.render_chunks(format, is_selected, &list_order, |chunk| {
@@ -117,8 +119,10 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
             hint_skipped(common, format, &skipped);
         }
         // The log names the damage; "no tools yet" would be wrong.
-        None if session.is_damaged() && !view.listed_tools().any(|tool| is_selected(&tool)) => {}
-        None => {
+        ListLayout::Table | ListLayout::Lines
+            if session.is_damaged() && !view.listed_tools().any(|tool| is_selected(&tool)) => {}
+        ListLayout::Lines => view.render_lines(is_selected, &list_order, output::print_part)?,
+        ListLayout::Table => {
             let mut tools: Vec<ToolRef<'_>> = view.listed_tools().filter(is_selected).collect();
             list_order.sort(&mut tools);
             let is_filtered = filter.has_conditions() && view.listed_tools().next().is_some();
@@ -153,7 +157,7 @@ async fn count_calls(session: &CliSession, order: ToolOrder) -> Result<HashMap<S
 /// Prints the tools that their sources no longer offer, with their last definitions.
 async fn print_removed(
     session: &CliSession,
-    format: Option<Format>,
+    layout: ListLayout,
     filter: &ToolFilter,
     order: ToolOrder,
     missing: &[MissingSource],
@@ -161,7 +165,7 @@ async fn print_removed(
     let principal = CliSession::caller();
     let query = RemovedToolsQuery { principal: &principal, filter, order, after: None, limit: usize::MAX };
     let removed = session.registry.history().removed_tools(&query).await?.tools;
-    if format.is_some() {
+    if matches!(layout, ListLayout::Format(_)) {
         let tools: Vec<_> = removed.iter().map(RemovedTool::to_list_json).collect::<Result<_>>()?;
         let hash = session.registry.view(&principal).hash();
         let tools = serde_json::to_string(&tools).context(Code::Internal, "write JSON")?;
@@ -191,20 +195,33 @@ fn append_missing(end: &str, missing: &[MissingSource]) -> Result<String> {
     }
 }
 
-/// Returns the format to print; `None` for a table. `--defer` needs a format that supports it, which is `anthropic`;
-/// otherwise the error is a usage error.
-fn resolve_format(common: &CommonArguments, arguments: &Arguments) -> Result<Option<Format>> {
-    // `--format` takes precedence over `--json`; both print JSON text.
-    let format = match arguments.format.as_deref() {
-        Some("table") => None,
-        Some(format) => Some(Format::parse(format)?),
-        None if common.json => Some(Format::Json),
-        None => None,
+/// How a list is printed.
+#[derive(Debug, Clone, Copy)]
+enum ListLayout {
+    Table,
+    /// One line of text per tool.
+    Lines,
+    /// JSON, of Toolcrib or a provider.
+    Format(Format),
+}
+
+/// Returns how to print the list. `--defer` needs a format that supports it, which is `anthropic`; otherwise the error is
+/// a usage error.
+fn resolve_layout(common: &CommonArguments, arguments: &Arguments) -> Result<ListLayout> {
+    // `--format` takes precedence over `--json`.
+    let layout = match arguments.format.as_deref() {
+        Some("table") => ListLayout::Table,
+        Some("lines") => ListLayout::Lines,
+        Some(format) => ListLayout::Format(Format::parse(format)?),
+        None if common.json => ListLayout::Format(Format::Json),
+        None => ListLayout::Table,
     };
-    match (arguments.defer, format) {
-        (false, format) => Ok(format),
-        (true, Some(format)) => format.deferred().map(Some),
-        (true, None) => Err(Error::new(Code::BadRequest, "`--defer` needs `--format anthropic`")),
+    match (arguments.defer, layout) {
+        (false, layout) => Ok(layout),
+        (true, ListLayout::Format(format)) => format.deferred().map(ListLayout::Format),
+        (true, ListLayout::Table | ListLayout::Lines) => {
+            Err(Error::new(Code::BadRequest, "`--defer` needs `--format anthropic`"))
+        }
     }
 }
 

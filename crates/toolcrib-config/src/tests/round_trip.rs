@@ -213,6 +213,7 @@ expose:
     expose.mode {"value":"auto","origin":"default"}
     expose.full_below_tokens {"value":4000,"origin":"default"}
     expose.essential {"value":["x"],"origin":"toolcrib.yaml:8"}
+    expose.essential_patterns {"value":["search","github","slack","confluence","jira","calendar","email"],"origin":"default"}
     expose.prefix {"value":true,"origin":"default"}
     "#);
 }
