@@ -36,8 +36,7 @@ usage: cargo xtask check
 
   check           format, naming rules, lints and unit tests: the inner loop
   test            everything that CI runs: fetches what the tests need, then all of `check`, dependencies,
-                  documentation, all tests, MCP conformance, the feature `embeddings`, and an archive
-                  that is unpacked and tried
+                  documentation, all tests, MCP conformance, and an archive that is unpacked and tried
   test FILTER…    fetch and build, then only the tests and conformance scenarios whose name contains a FILTER
   bench           build with the profile `dist`, measure, and compare the ratios with their bars; `proxy` is
                   measured with the profile `release` too

@@ -2,8 +2,7 @@
 //! only a failed build skips the steps that need its programs.
 //!
 //! With filters, the static checks are left out and only the matching tests and conformance scenarios run. Order:
-//! fetch, static checks (which include single features and `cargo package`), build, tests, conformance, artefacts, and
-//! last what rebuilds the binaries with another feature.
+//! fetch, static checks (which include single features and `cargo package`), build, tests, conformance, artefacts.
 
 use std::fs;
 use std::path::Path;
@@ -16,11 +15,7 @@ use crate::{check, conformance, dependencies, deps, dist};
 
 /// The same selection for every cargo command, so that no crate is compiled twice with other features.
 const WORKSPACE_ARGS: [&str; 3] = ["--workspace", "--features", "toolcrib-testkit/rmcp-server"];
-/// The same, plus the optional feature `embeddings`.
-const EMBEDDINGS_ARGS: [&str; 3] =
-    ["--workspace", "--features", "toolcrib-testkit/rmcp-server,toolcrib-cli/embeddings"];
-
-/// Features of the library that are checked alone. `testkit` and `embeddings` are checked by other steps.
+/// Features of the library that are checked alone. `testkit` is checked by other steps.
 const LIBRARY_FEATURES: [&str; 7] = ["mcp", "sqlite", "openapi", "workflow", "builtins", "tokens", "otel"];
 
 /// Exit code of nextest when its filters match no test. That is an error only if no conformance scenario matches
@@ -104,13 +99,6 @@ fn run_tests(paths: &WorkspacePaths, filters: &[&str], report: &mut StepReport) 
         // optimised ones.
         let out_dir = paths.target_dir.join("artefacts");
         dist::package_and_verify(paths, &paths.target_dir.join("toolcrib"), &out_dir, report);
-        // Last, because these replace `toolcrib` in the target directory by one with the feature.
-        let lints = [&["clippy"], &EMBEDDINGS_ARGS[..], &["--all-targets", "--", "-D", "warnings"]].concat();
-        report.run_step("lints with embeddings", || run_visible(cargo(paths, &lints)));
-        let tests =
-            [&["test"], &EMBEDDINGS_ARGS[..], &["--lib", "--test", "cli", "--", "meaning", "semantic_search"]].concat();
-        report
-            .run_step("tests with embeddings", || run_visible(with_test_env(cargo(paths, &tests), paths, &skip_file)));
     }
     let skipped = fs::read_to_string(&skip_file).unwrap_or_default();
     report.set_skipped_tests(skipped.lines().map(str::to_owned).collect());

@@ -26,6 +26,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
 use crate::search::SearchIndex;
+use crate::search::embeddings::LazyModel;
 
 pub(crate) use essential::Importance;
 pub use segment::{CallSpec, Segment, SegmentEntry};
@@ -64,6 +65,8 @@ pub struct Catalog {
     agent_mask: OnceLock<Option<Arc<view::ViewMask>>>,
     /// Index of the full view, built by the first search.
     search_index: OnceLock<SearchIndex>,
+    /// Model for semantic search, if one is configured.
+    search_model: Option<Arc<LazyModel>>,
 }
 
 /// One enabled source: its tools, its state and its options.
@@ -248,7 +251,13 @@ impl Catalog {
             view_key: OnceLock::new(),
             agent_mask: OnceLock::new(),
             search_index: OnceLock::new(),
+            search_model: None,
         }
+    }
+
+    /// Adds semantic search with a model, which the first search loads.
+    pub fn with_search_model(self, model: Option<Arc<LazyModel>>) -> Catalog {
+        Catalog { search_model: model, ..self }
     }
 
     /// Adds globs on essential tools of any source.

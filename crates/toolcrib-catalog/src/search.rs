@@ -19,7 +19,11 @@ mod rank;
 
 mod parsed_query;
 
+mod query_text;
+
 mod resolved_query;
+
+mod strength;
 
 mod rerank;
 
@@ -46,7 +50,6 @@ mod document;
 mod tokenize;
 mod vocabulary;
 
-#[cfg(feature = "embeddings")]
 pub mod embeddings;
 
 pub mod eval;
@@ -66,7 +69,7 @@ pub use response::SearchResponse;
 /// A search request: the text to search for, and optional filters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Query {
-    /// A tool name, a few words or a whole task description, in any script. Only the first 4096 bytes are read.
+    /// A tool name, a few words or a whole task description, in any script. Only the first [`Query::MAX_BYTES`] are read.
     pub text: String,
     /// Maximum number of hits; 0 returns all.
     pub limit: usize,
@@ -91,21 +94,27 @@ pub struct Hit {
     pub also: Vec<ToolName>,
 }
 
+/// Hint of a response whose hits have only little in common with the query.
+pub const WEAK_MATCHES_HINT: &str = "weak matches only";
+
 /// Result of [`View::search`].
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct SearchResults {
     /// Hits in descending order of score.
     pub hits: Vec<Hit>,
-    /// Suggestion for another query; set when there are no hits. For people and agents; it names the filter that may be
-    /// too narrow.
+    /// Warning for people and agents: [`WEAK_MATCHES_HINT`] if no hit answers the query well; without hits a suggestion
+    /// for another query, which names the filter that may be too narrow.
     pub hint: Option<String>,
-    /// Number of tools that match, including those beyond the limit and collapsed duplicates.
+    /// Number of tools that match, including those beyond the limit and collapsed duplicates. Tools that only a related
+    /// word explains are not counted; they come last among the hits.
     pub total: usize,
 }
 
 impl Query {
     /// Number of hits when the caller sets no limit.
     pub const DEFAULT_LIMIT: usize = 5;
+    /// Number of bytes of the text that are read; the rest is ignored.
+    pub const MAX_BYTES: usize = parsed_query::MAX_QUERY_BYTES;
 
     /// Creates a query over all sources with [`Query::DEFAULT_LIMIT`].
     pub fn new(text: impl Into<String>) -> Query {
@@ -136,28 +145,28 @@ impl Hit {
 impl View {
     /// Returns the best matching tools among those that an agent may see and call; hidden, denied and disabled tools
     /// are left out.
+    ///
+    /// With a model ([`Catalog::with_search_model`](crate::Catalog::with_search_model)), semantic similarity is added to
+    /// the term scores. The first search loads the model and builds the index, which takes too long for an async thread.
     pub fn search(&self, query: &Query) -> SearchResults {
-        self.search_with(query, |_, _| {})
+        self.search_by(query, self.search_model().and_then(|model| model.get()))
     }
 
-    /// Like [`View::search`], with semantic similarity added to the term scores. Embeddings that were built for another
-    /// catalogue are ignored.
-    #[cfg(feature = "embeddings")]
-    pub fn search_with_embeddings(&self, query: &Query, embeddings: &embeddings::ToolEmbeddings) -> SearchResults {
-        self.search_with(query, |text, scores| {
-            if embeddings.is_for(self) {
-                embeddings.add_similarity(text, scores);
-            }
-        })
+    /// Like [`View::search`], with the given model instead of that of the catalogue.
+    pub fn search_with_model(&self, query: &Query, model: &embeddings::EmbeddingModel) -> SearchResults {
+        self.search_by(query, Some(model))
     }
 
-    /// Searches with a hook `adjust_scores` that may change the term scores before ranking.
-    fn search_with(&self, query: &Query, adjust_scores: impl FnOnce(&str, &mut [f32])) -> SearchResults {
+    fn search_by(&self, query: &Query, model: Option<&embeddings::EmbeddingModel>) -> SearchResults {
         // The first search in a catalogue builds the index; later ones share it.
         let index = self.search_index();
-        let Ranking { hits: ranked, total } = rank::rank_tools(index, query, adjust_scores);
+        let Ranking { hits: ranked, total, is_weak } = rank::rank_tools(index, query, model);
         let hits: Vec<Hit> = ranked.into_iter().filter_map(|hit| build_hit(index, hit)).collect();
-        let hint = hits.is_empty().then(|| no_match_hint(query));
+        let hint = match (hits.is_empty(), is_weak) {
+            (true, _) => Some(no_match_hint(query)),
+            (false, true) => Some(WEAK_MATCHES_HINT.to_owned()),
+            (false, false) => None,
+        };
         SearchResults { hits, hint, total }
     }
 }

@@ -109,7 +109,6 @@ fn eval_measures_a_labelled_set_without_store_or_configuration() {
 }
 
 /// Writes a static embedding of six words, in which `umbrella` and `rain` are similar and `post` is not.
-#[cfg(feature = "embeddings")]
 fn write_model(project: &TestProject) {
     let vocabulary = json!({"[UNK]": 0, "umbrella": 1, "rain": 2, "post": 3, "deliver": 4, "send": 5});
     let values: [f32; 12] = [0.0, 0.0, 1.0, 0.0, 1.0, 0.1, 0.0, 1.0, 0.1, 1.0, 0.1, 1.0];
@@ -120,7 +119,6 @@ fn write_model(project: &TestProject) {
     project.write("model/tokenizer.json", &json!({"model": {"type": "WordPiece", "vocab": vocabulary}}).to_string());
 }
 
-#[cfg(feature = "embeddings")]
 #[test]
 fn semantic_search_finds_tools_without_common_words() {
     let others = (0..20).map(|number| json!({"name": format!("post{number}"), "description": "Deliver post"}));
@@ -144,7 +142,6 @@ fn semantic_search_finds_tools_without_common_words() {
     assert_eq!(project.json(0, &[&eval[..], &["--model", "model"]].concat())["mrr"], 1.0);
 }
 
-#[cfg(feature = "embeddings")]
 #[test]
 fn semantic_search_reports_an_invalid_model() {
     let project = mail_and_files_project();
@@ -155,22 +152,48 @@ fn semantic_search_reports_an_invalid_model() {
     write_model(&project);
     project.write("model/tokenizer.json", "{}");
     search("error: `model`: parse the tokenizer of the embedding model");
-    project.write("model/tokenizer.json", r#"{"model":{"type":"BPE","vocab":{}}}"#);
-    search("error: `model`: the embedding model cannot be used: its tokenizer is `BPE`; only `WordPiece` is supported");
+    project.write("model/tokenizer.json", r#"{"model":{"type":"WordLevel","vocab":{}}}"#);
+    search("error: `model`: the embedding model cannot be used: its tokenizer is `WordLevel`; ");
     project.write("model/tokenizer.json", r#"{"model":{"vocab":{"rain":0}}}"#);
     project.write("model/model.safetensors", "damaged");
     search("error: `model`: the embedding model cannot be used: `model.safetensors` is truncated");
     assert!(!project.path("home/data").exists(), "nothing else is done");
 }
 
-#[cfg(not(feature = "embeddings"))]
 #[test]
-fn semantic_search_requires_the_feature() {
-    let project = mail_and_files_project();
-    let message = "error: this build of `toolcrib` has no semantic search; build it with `--features embeddings`";
-    project.run(&["search", "mail", "--model", "model"]).assert_code(2).assert_stderr(message);
-    let eval = ["eval", "--tools", "tools.jsonl", "--queries", "queries.jsonl", "--model", "model"];
-    project.run(&eval).assert_code(2).assert_stderr(message);
+fn a_model_of_the_configuration_is_used_and_a_broken_one_is_not() {
+    let others = (0..20).map(|number| json!({"name": format!("post{number}"), "description": "Deliver post"}));
+    let tools: Vec<Value> = others.chain([json!({"name": "tomorrow", "description": "Rain"})]).collect();
+    let project = TestProject::new("sky: { command: SERVER, args: [--tools-file, sky.json], cwd: . }");
+    project.write("sky.json", &json!(tools).to_string());
+    let config = std::fs::read_to_string(project.path("project").join("toolcrib.yaml")).unwrap();
+    project.write("toolcrib.yaml", &format!("{config}search: {{ model: ./model }}\n"));
+    let warning = "cannot use the model in `search.model`, search uses words alone: cannot read `";
+    let words_only = project.run(&["search", "deliver", "-k", "1"]);
+    words_only.assert_code(0).assert_stdout("Deliver post").assert_stderr(warning);
+    write_model(&project);
+    let found = project.json(0, &["search", "parasol umbrella", "-k", "1"]);
+    assert_eq!(field_values(&found["hits"], "name"), ["sky__tomorrow"]);
+    let shown = project.json(0, &["config"]);
+    assert!(shown["search"]["model"]["value"].as_str().unwrap().ends_with("/model"), "{shown}");
+    project.write("toolcrib.yaml", &format!("{config}search: {{ modle: x }}\n"));
+    project.run(&["search", "deliver"]).assert_code(2).assert_stderr("did you mean `model`?");
+}
+
+#[test]
+fn weak_matches_are_hinted_at() {
+    let tools = json!([
+        {"name": "run_command", "description": "Allows execution of commands.\n\nAvailable commands: ls, cat, pwd. Flags: -l"},
+        {"name": "show_rules", "description": "Show what is allowed."},
+    ]);
+    let project = TestProject::new("cli: { command: SERVER, args: [--tools-file, cli.json], cwd: . }");
+    project.write("cli.json", &tools.to_string());
+    let output = project.run(&["search", "my cat is sick"]);
+    output.assert_code(0).assert_stdout("cli__run_command").assert_stderr("hint: weak matches only");
+    assert_eq!(project.json(0, &["search", "my cat is sick"])["hint"], "weak matches only");
+    assert_eq!(project.json(0, &["search", "run a command"])["hint"], Value::Null);
+    let long = format!("run a command {}", "and nothing else ".repeat(2_000));
+    assert_eq!(project.json(0, &["search", &long])["hits"][0]["name"], "cli__run_command");
 }
 
 #[test]

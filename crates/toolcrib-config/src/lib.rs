@@ -83,6 +83,8 @@ pub struct Config {
     pub identity: Identity,
     /// When missing and stale tool lists are fetched.
     pub warm: WarmPolicy,
+    /// Directory of the model for semantic search (key `search.model`).
+    pub search_model: Option<String>,
     /// Problems that do not prevent the configuration from being used.
     pub warnings: Vec<ConfigDiagnostic>,
     /// Where each key of `defaults`, `expose` and `identity`, and each scalar at top level, was set, by its key path
@@ -202,7 +204,8 @@ pub enum Syntax {
 const SOURCE_MAP_KEYS: [&str; 3] = ["sources", "mcpServers", "servers"];
 /// Top-level keys for settings, which occur only in Toolcrib's own files, like `sources`.
 /// One of them marks a file as Toolcrib's, in which a misspelled key is an error.
-const SETTING_KEYS: [&str; 6] = ["defaults", "expose", "allow_commands", "allow_private_sources", "identity", "warm"];
+const SETTING_KEYS: [&str; 7] =
+    ["defaults", "expose", "allow_commands", "allow_private_sources", "identity", "warm", "search"];
 
 /// Returns all known top-level keys, for "did you mean".
 fn top_level_keys() -> impl Iterator<Item = &'static str> {
@@ -271,6 +274,10 @@ impl Config {
                 "warm" => {
                     let choices = WarmPolicy::ALL.map(|warm| (warm.as_str(), warm));
                     config.warm = reader.read_choice_at(&top, "warm", &choices).unwrap_or_default();
+                }
+                "search" => {
+                    let section = reader.as_section(&entry.node, "search");
+                    config.search_model = section.and_then(|section| settings::read_search(&mut reader, &section));
                 }
                 "$schema" => {}
                 "inputs" if dialect == ConfigDialect::Client => {
@@ -345,6 +352,7 @@ impl Config {
             if has("allow_private_sources") { self.allow_private_sources } else { lower.allow_private_sources };
         let identity = if has("identity.loopback") { self.identity } else { lower.identity };
         let warm = if has("warm") { self.warm } else { lower.warm };
+        let search_model = if has("search.model") { self.search_model } else { lower.search_model };
         let mut origins = lower.origins;
         origins.extend(self.origins);
         Config {
@@ -357,6 +365,7 @@ impl Config {
             allow_private_sources,
             identity,
             warm,
+            search_model,
             warnings,
             origins,
         }

@@ -12,7 +12,7 @@ use toolcrib_core::text::did_you_mean;
 
 use super::reader::{ConfigReader, Section, ZeroDuration};
 use super::syntax::{ConfigNode, NodeValue, join_key};
-use super::{Expose, ExposeMode, Identity, LoopbackAccess, source};
+use super::{Expose, ExposeMode, Identity, LoopbackAccess, path, source};
 
 /// Keys that are allowed both under `defaults` and on a source.
 pub(super) const DEFAULTS_KEYS: [&str; 11] = [
@@ -34,6 +34,9 @@ pub(super) const SOURCE_ONLY_KEYS: [&str; 7] = ["transport", "type", "enabled", 
 pub(super) const IDENTITY_KEYS: [&str; 1] = ["loopback"];
 /// Keys of the section `expose`.
 pub(super) const EXPOSE_KEYS: [&str; 5] = ["mode", "full_below_tokens", "essential", "essential_patterns", "prefix"];
+
+/// Keys of the section `search`.
+const SEARCH_KEYS: [&str; 1] = ["model"];
 
 /// Values of `on_conflict`.
 const ON_CONFLICT_CHOICES: [(&str, OnConflict); 2] = [("exclude", OnConflict::Exclude), ("keep", OnConflict::Keep)];
@@ -98,6 +101,13 @@ pub(super) fn read_identity(reader: &mut ConfigReader<'_>, section: &Section<'_>
     reader.report_unknown_keys(section, &IDENTITY_KEYS);
     let choices = LoopbackAccess::ALL.map(|loopback| (loopback.as_str(), loopback));
     Identity { loopback: reader.read_choice_at(section, "loopback", &choices).unwrap_or_default() }
+}
+
+/// Reads `search`: the directory of the model, as an absolute path.
+pub(super) fn read_search(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> Option<String> {
+    reader.report_unknown_keys(section, &SEARCH_KEYS);
+    let model = reader.read_text(section, "model")?;
+    Some(path::to_absolute(reader.base_dir, &model))
 }
 
 /// Reads the keys of [`DEFAULTS_KEYS`].

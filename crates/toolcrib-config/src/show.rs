@@ -35,6 +35,7 @@ pub fn show_config(config: &Config) -> Value {
         "allow_commands": with_origin(config, "allow_commands", json!(config.allow_commands)),
         "allow_private_sources": with_origin(config, "allow_private_sources", json!(config.allow_private_sources)),
         "identity": with_origins(config, "identity", [("loopback", json!(config.identity.loopback.as_str()))]),
+        "search": with_origins(config, "search", [("model", json!(config.search_model))]),
         "warm": with_origin(config, "warm", json!(config.warm.as_str())),
         "warnings": config.warnings.iter().map(ConfigDiagnostic::to_string).collect::<Vec<_>>(),
     })

@@ -120,6 +120,7 @@ impl TrustedFile {
             ("expose", json!(expose_values)),
             ("identity", json!(project.identity.loopback.as_str())),
             ("warm", json!(project.warm.as_str())),
+            ("search", json!(project.search_model)),
         ];
         let settings = settings.into_iter().filter(|(key, _)| is_set(key));
         let switches =
@@ -267,7 +268,7 @@ fn is_list_narrower(key: &str, old: &BTreeSet<Fingerprint>, new: &BTreeSet<Finge
 pub fn settings_to_trust(project: &Config) -> Map<String, Value> {
     let mut config = super::show::show_config(project);
     let mut keys = Map::new();
-    for section in ["defaults", "expose", "identity"] {
+    for section in ["defaults", "expose", "identity", "search"] {
         let Some(values) = config[section].as_object_mut() else { continue };
         let set = values.iter_mut().filter(|(key, _)| project.origins.contains_key(&format!("{section}.{key}")));
         let set: Map<String, Value> = set.map(|(key, value)| (key.clone(), value["value"].take())).collect();

@@ -19,6 +19,7 @@ mod options;
 pub mod refresh;
 pub mod registry;
 mod result_pages;
+pub mod search_model;
 mod state;
 pub mod store;
 

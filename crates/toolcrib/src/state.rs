@@ -25,6 +25,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use tokio::sync::{MutexGuard, broadcast};
+use toolcrib_catalog::search::embeddings::LazyModel;
 use toolcrib_catalog::{Catalog, CatalogSource};
 use toolcrib_config::{Config, Expose, WarmPolicy};
 use toolcrib_core::inventory::{Actor, Command, Declaration, Event, Origin};
@@ -35,6 +36,7 @@ use crate::connectors::Connectors;
 use crate::node::NodeId;
 use crate::notice::RegistryNotice;
 use crate::options::{RegistryOptions, Trust};
+use crate::search_model::configured_model;
 use crate::store::{Commit, CommitOutcome, DiscoveryCheck, SourceStatus, Store};
 use crate::tasks::Tasks;
 
@@ -81,6 +83,8 @@ pub(crate) struct ConfiguredSettings {
     pub(crate) expose: Arc<Expose>,
     /// Policy for discovering due sources ahead of requests.
     pub(crate) warm: WarmPolicy,
+    /// Model for semantic search, which the first search reads.
+    pub(crate) search_model: Option<Arc<LazyModel>>,
 }
 
 impl ConfiguredSettings {
@@ -89,13 +93,24 @@ impl ConfiguredSettings {
             defaults: config.defaults.clone(),
             expose: Arc::new(config.expose.clone()),
             warm: config.warm,
+            search_model: config.search_model.as_deref().map(configured_model),
         }
+    }
+
+    /// Keeps the model of the previous settings, which may be loaded, if the configuration names the same one.
+    pub(crate) fn with_model_of(mut self, previous: &ConfiguredSettings) -> ConfiguredSettings {
+        let label = |model: &Option<Arc<LazyModel>>| model.as_ref().map(|model| model.label().to_owned());
+        if label(&self.search_model) == label(&previous.search_model) {
+            self.search_model.clone_from(&previous.search_model);
+        }
+        self
     }
 
     /// Builds a catalogue, with the tools marked that the configuration calls essential.
     fn build_catalog(&self, version: u64, sources: Vec<Arc<CatalogSource>>) -> Catalog {
         let catalog = Catalog::build(version, sources).with_essential(self.expose.essential.clone());
-        catalog.with_essential_patterns(&self.expose.essential_patterns)
+        let catalog = catalog.with_essential_patterns(&self.expose.essential_patterns);
+        catalog.with_search_model(self.search_model.clone())
     }
 }
 

@@ -26,6 +26,7 @@ use toolcrib_schema::Validator;
 use crate::render;
 use crate::render::CachedProjection;
 use crate::search::Postings;
+use crate::search::embeddings::{ByModel, EmbeddingModel, SegmentPieces};
 
 /// Tools of one source.
 ///
@@ -44,6 +45,8 @@ pub struct Segment {
     positions_by_original: Vec<usize>,
     /// Built by the first search.
     postings: OnceLock<Postings>,
+    /// Built by the first search with a model.
+    pieces: ByModel<SegmentPieces>,
     /// Tokens of each tool of the manifest; counted on first use where they are not stored.
     token_counts: OnceLock<Vec<u32>>,
     /// Traits of each tool of a manifest whose index has none; parsed on first use.
@@ -148,6 +151,7 @@ impl Segment {
             entries,
             positions_by_original,
             postings: OnceLock::new(),
+            pieces: ByModel::default(),
             token_counts: OnceLock::new(),
             parsed_traits: OnceLock::new(),
         }
@@ -226,6 +230,11 @@ impl Segment {
     /// Parses a stored tool. Fails with `INTERNAL` if the stored text is damaged; MCP lists leave out such a tool.
     pub fn tool(&self, entry: &SegmentEntry) -> Result<Tool> {
         self.packed.tool(self.packed_tool(entry))
+    }
+
+    /// Pieces of the tools' texts for semantic search, computed on first use; `None` after too many other models.
+    pub(crate) fn pieces(&self, model: &EmbeddingModel) -> Option<&SegmentPieces> {
+        self.pieces.get_or_init(model, || SegmentPieces::build(self, model))
     }
 
     /// Inverted index of the tools, built on first use.

@@ -27,6 +27,7 @@ use toolcrib_core::tool::ToolName;
 use super::view_key::{self, ViewKey};
 use super::{Catalog, CatalogSource, PositionedSource, ToolRef, ToolStatus};
 use crate::search::SearchIndex;
+use crate::search::embeddings::LazyModel;
 
 /// A catalogue as a principal may see it. Holds its own reference to the catalogue, so that a reader sees one state
 /// however long it takes. Cheap to clone.
@@ -224,6 +225,11 @@ impl View {
     pub(crate) fn search_index(&self) -> &SearchIndex {
         let index = self.mask.as_ref().map_or(&self.catalog.search_index, |mask| &mask.search_index);
         index.get_or_init(|| SearchIndex::build(self.visible_sources()))
+    }
+
+    /// Model for semantic search, if one is configured.
+    pub(crate) fn search_model(&self) -> Option<&LazyModel> {
+        self.catalog.search_model.as_deref()
     }
 
     /// The catalogue, for what does not depend on the mask.

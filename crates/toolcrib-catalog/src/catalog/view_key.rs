@@ -26,7 +26,7 @@ impl Catalog {
     /// Key of the full view, computed on first use.
     pub(super) fn view_key(&self) -> ViewKey {
         *self.view_key.get_or_init(|| {
-            let mut text = format!("full {}", self.hash());
+            let mut text = format!("full {} {:?}", self.hash(), self.search_model);
             for source in self.sources() {
                 push(&mut text, format_args!(" {}", source.details_digest()));
             }
@@ -64,7 +64,7 @@ pub(super) fn restricted_key(tools: VisibleTools<'_>) -> (ViewKey, Fingerprint) 
         "restricted {:?} {:?} {}",
         catalog.essential_globs, catalog.essential_patterns, catalog.essential_configured
     );
-    let mut details = String::new();
+    let mut details = format!("{:?}", catalog.search_model);
     for visible in tools.sources() {
         let source = visible.source;
         push(&mut lists, format_args!("\n{}{}", source.segment.source(), source.options_text));

@@ -8,9 +8,10 @@
 use toolcrib_core::error::Result;
 
 use super::CHUNK_BYTES;
+use crate::filter::ListOrder;
 use crate::outline;
 use crate::token_count::{count, truncate_to_tokens};
-use crate::{ListOrder, ToolRef, View};
+use crate::{ToolRef, View};
 
 /// Maximum number of tokens of a line, line break included. A name that is longer stands alone, uncut.
 const MAX_LINE_TOKENS: usize = 25;

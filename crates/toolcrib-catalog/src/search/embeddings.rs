@@ -1,17 +1,23 @@
-//! Optional semantic search with static word embeddings from a local model (`model.safetensors` and `tokenizer.json`,
-//! as model2vec writes them). Finds tools whose description is similar in meaning to the query without sharing a word.
-//! Callers read the files; this module does no I/O.
+//! Optional semantic search with static word vectors from a local model (`model.safetensors` and `tokenizer.json`).
+//! Finds tools whose description is similar in meaning to the query without sharing a word. Callers read the files; this
+//! module does no I/O.
 //!
-//! Behind a feature, because it needs a model that Toolcrib does not ship. Vectors are normalised, so the dot product
-//! is the cosine similarity. Measured, it helps small catalogues with vague queries and adds nothing above some
-//! thousand tools.
+//! A text is the sum of the vectors of its pieces, each weighted by its rarity among the tools: unweighted, frequent
+//! pieces make all descriptions alike. The pieces of the tools are computed once per tool list and model, and kept with
+//! its segment. Their rarities, and the length of each tool's vector, belong to the index of a view; the vectors of the
+//! tools themselves are not stored. The similarity to a query is the sum over the pieces of a tool, so each vector is
+//! multiplied with the query once.
 
 mod model;
+mod tensors;
+mod tokenizer;
 
-use std::sync::Arc;
+use std::fmt;
+use std::sync::OnceLock;
 
+use super::index::SearchIndex;
 use super::tokenize::{self, Word};
-use crate::{View, ViewKey};
+use crate::Segment;
 
 pub use model::EmbeddingModel;
 
@@ -20,55 +26,186 @@ pub use model::EmbeddingModel;
 const SIMILARITY_WEIGHT: f32 = 0.6;
 /// Minimum similarity, in standard deviations above the mean, for a tool without any term match.
 const MIN_STANDARD_DEVIATIONS: f32 = 2.5;
+/// Maximum number of pieces per text; the rest of a text is ignored.
+const MAX_PIECES: usize = 128;
+/// Maximum number of tools that are compared. With more, similarity adds nothing to words, and costs more.
+const MAX_COMPARED_TOOLS: usize = 20_000;
+/// Number of models for which results are kept: a new configuration may name another one.
+const MODEL_SLOTS: usize = 4;
 
-/// Embeddings of all tools of one view.
-#[derive(Debug)]
-pub struct ToolEmbeddings {
-    model: Arc<EmbeddingModel>,
-    /// Key of the view that the embeddings belong to: its tools have the same numbers in every index of that key.
-    view: ViewKey,
-    /// By tool number in the search index; empty for tools that cannot be parsed.
-    tools: Vec<Vec<f32>>,
+/// A model that is loaded by the first search that needs it.
+pub struct LazyModel {
+    /// Tells one model from another in digests of views, such as the path of its directory.
+    label: String,
+    load: Box<dyn Fn() -> Option<EmbeddingModel> + Send + Sync>,
+    model: OnceLock<Option<EmbeddingModel>>,
 }
 
-impl ToolEmbeddings {
-    /// Embeds every tool. Expensive: keep the result as long as the view.
-    pub fn build(view: &View, model: Arc<EmbeddingModel>) -> ToolEmbeddings {
-        let index = view.search_index();
-        let tools = (0..index.len() as u32).map(|number| {
-            let Some(tool) = index.tool(number) else { return Vec::new() };
-            let description = tool.tool().map(|tool| tool.listing.description).unwrap_or_default();
-            model.embed(&format!("{} {description}", split_name(tool.original_name())))
+impl LazyModel {
+    /// Creates a model that `load` reads when it is first needed, once. `load` reports errors itself and returns `None`;
+    /// the search goes on by words alone.
+    pub fn new(
+        label: impl Into<String>,
+        load: impl Fn() -> Option<EmbeddingModel> + Send + Sync + 'static,
+    ) -> LazyModel {
+        LazyModel { label: label.into(), load: Box::new(load), model: OnceLock::new() }
+    }
+
+    pub fn label(&self) -> &str {
+        &self.label
+    }
+
+    /// Returns the model; loads it on first use, which takes a while.
+    pub(crate) fn get(&self) -> Option<&EmbeddingModel> {
+        self.model.get_or_init(|| (self.load)()).as_ref()
+    }
+}
+
+impl fmt::Debug for LazyModel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LazyModel").field("label", &self.label).finish_non_exhaustive()
+    }
+}
+
+/// Values by model, each computed on first use.
+#[derive(Debug)]
+pub(crate) struct ByModel<T>([OnceLock<(u64, T)>; MODEL_SLOTS]);
+
+impl<T> Default for ByModel<T> {
+    fn default() -> ByModel<T> {
+        ByModel(std::array::from_fn(|_| OnceLock::new()))
+    }
+}
+
+impl<T> ByModel<T> {
+    /// Returns the value of a model; `None` after too many other models.
+    pub(crate) fn get_or_init(&self, model: &EmbeddingModel, init: impl Fn() -> T) -> Option<&T> {
+        let values = self.0.iter().map(|slot| slot.get_or_init(|| (model.id(), init())));
+        values.into_iter().find(|(id, _)| *id == model.id()).map(|(_, value)| value)
+    }
+}
+
+/// Pieces of the tools of one segment.
+#[derive(Debug)]
+pub(crate) struct SegmentPieces {
+    /// Sorted, distinct rows of the model, tool by tool.
+    rows: Vec<u32>,
+    /// End of each tool's rows, by the position of the tool.
+    ends: Vec<u32>,
+}
+
+impl SegmentPieces {
+    pub(crate) fn build(segment: &Segment, model: &EmbeddingModel) -> SegmentPieces {
+        let mut pieces = SegmentPieces { rows: Vec::new(), ends: Vec::with_capacity(segment.entries().len()) };
+        for entry in segment.entries() {
+            // A stored tool that cannot be parsed still has its name.
+            let description = segment.tool(entry).map(|tool| tool.listing.description).unwrap_or_default();
+            let text = format!("{} {description}", split_name(segment.original_name(entry)));
+            pieces.rows.extend(model.distinct_rows(&text, MAX_PIECES));
+            pieces.ends.push(pieces.rows.len() as u32);
+        }
+        pieces
+    }
+
+    /// Rows of the tool at a position.
+    fn rows(&self, position: usize) -> &[u32] {
+        let end = |position: usize| self.ends.get(position).map_or(self.rows.len(), |end| *end as usize);
+        let start = if position == 0 { 0 } else { end(position - 1) };
+        self.rows.get(start..end(position)).unwrap_or_default()
+    }
+}
+
+/// What similarity needs to know of all tools of an index.
+#[derive(Debug)]
+pub(super) struct SemanticIndex {
+    /// Rarity of each row among the tools.
+    rarities: Vec<f32>,
+    /// Rows that any tool has.
+    used_rows: Vec<u32>,
+    /// Length of each tool's vector, by tool number.
+    lengths: Vec<f32>,
+}
+
+impl SemanticIndex {
+    pub(super) fn build(index: &SearchIndex, model: &EmbeddingModel) -> SemanticIndex {
+        let mut counts = vec![0_u32; model.rows()];
+        for_each_tool(index, model, |_, rows| rows.iter().for_each(|row| counts[*row as usize] += 1));
+        let tool_count = index.len() as f32;
+        let rarity = |count: &u32| (1.0 + tool_count / (*count).max(1) as f32).ln();
+        let rarities: Vec<f32> = counts.iter().map(rarity).collect();
+        let used_rows = (0_u32..).zip(&counts).filter(|(_, count)| **count > 0).map(|(row, _)| row).collect();
+        let mut lengths = vec![0.0; index.len()];
+        for_each_tool(index, model, |tool, rows| {
+            lengths[tool as usize] = length(&weighted_sum(model, rows, &rarities));
         });
-        ToolEmbeddings { tools: tools.collect(), view: view.key(), model }
+        SemanticIndex { rarities, used_rows, lengths }
     }
 
-    /// Whether the embeddings were built for a view of the same tools.
-    pub(super) fn is_for(&self, view: &View) -> bool {
-        self.view == view.key()
+    /// Similarity of each tool to a query, from -1 to 1; 0 for tools without known pieces. `None` if nothing is known of
+    /// the query.
+    fn similarities(&self, index: &SearchIndex, model: &EmbeddingModel, text: &str) -> Option<Vec<f32>> {
+        let query = weighted_sum(model, &model.distinct_rows(text, MAX_PIECES), &self.rarities);
+        let query_length = length(&query);
+        if query_length <= f32::EPSILON {
+            return None;
+        }
+        let mut products = vec![0.0_f32; model.rows()];
+        for row in &self.used_rows {
+            let product: f32 = model.vector(*row).iter().zip(&query).map(|(a, b)| a * b).sum();
+            products[*row as usize] = product * self.rarities[*row as usize];
+        }
+        let mut similarities = vec![0.0; index.len()];
+        for_each_tool(index, model, |tool, rows| {
+            let sum: f32 = rows.iter().map(|row| products[*row as usize]).sum();
+            let length = self.lengths[tool as usize] * query_length;
+            similarities[tool as usize] = if length > f32::EPSILON { sum / length } else { 0.0 };
+        });
+        Some(similarities)
     }
+}
 
-    /// Adds similarity to the term scores, both scaled to standard deviations so that they are comparable.
-    pub(super) fn add_similarity(&self, text: &str, scores: &mut [f32]) {
-        let query = self.model.embed(text);
-        let product = |tool: &Vec<f32>| tool.iter().zip(&query).map(|(a, b)| a * b).sum::<f32>();
-        let similarity: Vec<f32> = self.tools.iter().map(product).collect();
-        let (mean, deviation) = mean_and_deviation(&similarity);
-        if deviation <= f32::EPSILON {
-            return;
-        }
-        // Without any term match the deviation of the scores is 0; similarity alone then decides.
-        let unit = Some(mean_and_deviation(scores).1).filter(|unit| *unit > f32::EPSILON).unwrap_or(1.0);
-        for (score, similarity) in scores.iter_mut().zip(similarity) {
-            let deviations = (similarity - mean) / deviation;
-            if *score > 0.0 {
-                // Stays positive, so that a dissimilar tool with a term match is not dropped.
-                *score = (*score + SIMILARITY_WEIGHT * unit * deviations).max(f32::MIN_POSITIVE);
-            } else if deviations > MIN_STANDARD_DEVIATIONS {
-                *score = SIMILARITY_WEIGHT * unit * deviations;
-            }
+/// Adds similarity to the term scores, both scaled to standard deviations so that they are comparable.
+pub(super) fn add_similarity(index: &SearchIndex, model: &EmbeddingModel, text: &str, scores: &mut [f32]) {
+    if index.len() > MAX_COMPARED_TOOLS {
+        return;
+    }
+    let Some(similarities) = index.semantic(model).and_then(|semantic| semantic.similarities(index, model, text)) else {
+        return;
+    };
+    let (mean, deviation) = mean_and_deviation(&similarities);
+    if deviation <= f32::EPSILON {
+        return;
+    }
+    // Without any term match the deviation of the scores is 0; similarity alone then decides.
+    let unit = Some(mean_and_deviation(scores).1).filter(|unit| *unit > f32::EPSILON).unwrap_or(1.0);
+    for (score, similarity) in scores.iter_mut().zip(similarities) {
+        let deviations = (similarity - mean) / deviation;
+        if *score > 0.0 {
+            // Stays positive, so that a dissimilar tool with a term match is not dropped.
+            *score = (*score + SIMILARITY_WEIGHT * unit * deviations).max(f32::MIN_POSITIVE);
+        } else if deviations > MIN_STANDARD_DEVIATIONS {
+            *score = SIMILARITY_WEIGHT * unit * deviations;
         }
     }
+}
+
+/// Calls `take` with the number of each tool and its rows.
+fn for_each_tool(index: &SearchIndex, model: &EmbeddingModel, mut take: impl FnMut(u32, &[u32])) {
+    index.for_each_segment_pieces(model, |tool, position, pieces| take(tool, pieces.rows(position)));
+}
+
+/// Sum of the vectors of some rows, weighted by their rarities.
+fn weighted_sum(model: &EmbeddingModel, rows: &[u32], rarities: &[f32]) -> Vec<f32> {
+    let mut sum = vec![0.0_f32; model.dimensions()];
+    for row in rows {
+        let rarity = rarities.get(*row as usize).copied().unwrap_or_default();
+        sum.iter_mut().zip(model.vector(*row)).for_each(|(sum, value)| *sum += rarity * value);
+    }
+    sum
+}
+
+fn length(vector: &[f32]) -> f32 {
+    vector.iter().map(|value| value * value).sum::<f32>().sqrt()
 }
 
 /// Splits an identifier into words separated by spaces.

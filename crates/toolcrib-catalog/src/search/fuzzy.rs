@@ -1,9 +1,10 @@
-//! Approximate term matching: words inside longer words and names, and words within a small edit distance. Both score
-//! far below exact term matches. Typos are only guessed for words that no tool contains, so that a guess does not
-//! compete with the word itself.
+//! Approximate term matching: words inside longer words and names, and words with a slip of the keyboard. Both score
+//! below exact term matches. Slips are only corrected for words that no tool contains, so that a guess does not compete
+//! with the word itself.
 
 use super::index::SearchIndex;
 use super::parsed_query::ParsedQuery;
+use super::resolved_query::{ResolvedQuery, ResolvedTerm};
 use super::tokenize;
 
 /// Share of a term's score when the query word is only a substring of the term. Enough to find `auth` in `oauth`, too
@@ -11,59 +12,67 @@ use super::tokenize;
 const SUBSTRING_WEIGHT: f32 = 0.05;
 /// Minimum length of an ASCII word for substring matching.
 const MIN_SUBSTRING_LEN: usize = 2;
-/// Share of a term's score when it differs from the query word by a typo.
+/// Share of a term's score when it differs from the query word by a slip.
 const TYPO_WEIGHT: f32 = 0.5;
-/// Minimum length of a stem for typo matching; shorter words are too close to each other.
-const MIN_TYPO_LEN: usize = 5;
-/// Minimum length of a stem for an edit distance of 2.
+/// Minimum length of a word for the correction of slips; shorter words are too close to each other.
+pub(super) const MIN_TYPO_LEN: usize = 5;
+/// Minimum length of a word for an edit distance of 2.
 const MIN_TWO_TYPOS_LEN: usize = 9;
-/// Maximum number of query words for typo matching. In longer queries, unknown words are mostly names of people and
-/// places, and matching them to similar terms would mislead.
+/// Maximum number of query words for the correction of slips. In longer queries, unknown words are mostly names of
+/// people and places, and matching them to similar terms would mislead.
 const MAX_FUZZY_WORDS: usize = 6;
 
-/// Adds substring matches for a query of one word, and typo matches for words that no tool contains.
-pub(super) fn add_fuzzy_scores(index: &SearchIndex, parsed: &ParsedQuery<'_>, scores: &mut [f32]) {
-    if let [word] = &parsed.words[..] {
-        add_substring_matches(index, word, scores);
+/// Adds the terms that words without any match were meant to be. Words are compared as they are written, for the stem of
+/// a misspelled word can be far from that of the right one (`calender` becomes `calend`, `calendar` stays). A query in
+/// another language is left alone: its words are no slips of English ones.
+pub(super) fn correct_words<'a>(index: &'a SearchIndex, parsed: &ParsedQuery<'_>, resolved: &mut ResolvedQuery<'a>) {
+    if parsed.words.len() > MAX_FUZZY_WORDS || parsed.is_foreign {
+        return;
     }
-    if parsed.words.len() <= MAX_FUZZY_WORDS {
-        let unknown = parsed.words.iter().filter(|word| index.document_frequency(tokenize::term_key(word)) == 0);
-        unknown.for_each(|word| add_typo_matches(index, word, scores));
+    for word in &parsed.words {
+        if index.document_frequency(tokenize::term_key(word)) > 0 {
+            continue;
+        }
+        for key in nearest_terms(index, word) {
+            let Some(stats) = index.term(key) else { continue };
+            if resolved.terms.iter().all(|term| term.stats.key != key) {
+                resolved.terms.push(ResolvedTerm { stats, weight: TYPO_WEIGHT * stats.rarity, is_minor: false, replaced_term: 0 });
+            }
+        }
     }
 }
 
-/// Scores the terms and tool names that contain `word`.
-fn add_substring_matches(index: &SearchIndex, word: &str, scores: &mut [f32]) {
+/// Adds substring matches for a query of one word.
+pub(super) fn add_substring_scores(index: &SearchIndex, parsed: &ParsedQuery<'_>, scores: &mut [f32]) {
+    let [word] = &parsed.words[..] else { return };
     // A single ASCII letter is in nearly every term, but a single CJK character may be a word.
     if word.is_ascii() && word.len() < MIN_SUBSTRING_LEN {
         return;
     }
     for key in index.term_texts().find_containing(word, &tokenize::stem(word)) {
-        add_term_score(index, key, SUBSTRING_WEIGHT, scores);
+        let Some(stats) = index.term(key) else { continue };
+        let weight = SUBSTRING_WEIGHT * stats.rarity;
+        index.for_each_posting(stats, |tool, impact| scores[tool as usize] += weight * impact);
     }
     for tool in index.name_index().find_containing(word) {
         scores[tool as usize] += SUBSTRING_WEIGHT;
     }
 }
 
-/// Scores the terms within an edit distance of 1, or 2 for long words.
-fn add_typo_matches(index: &SearchIndex, word: &str, scores: &mut [f32]) {
-    let stem = tokenize::stem(word);
-    let length = stem.chars().count();
+/// Keys of the terms with a word nearest to this one: within an edit distance of 1, or 2 for long words.
+fn nearest_terms(index: &SearchIndex, word: &str) -> Vec<u64> {
+    let length = word.chars().count();
     // Words with digits are versions and ids, whose neighbours mean something else.
-    if length < MIN_TYPO_LEN || stem.bytes().any(|byte| byte.is_ascii_digit()) {
-        return;
+    if length < MIN_TYPO_LEN || word.bytes().any(|byte| byte.is_ascii_digit()) {
+        return Vec::new();
     }
     let max_distance = if length < MIN_TWO_TYPOS_LEN { 1 } else { 2 };
-    // Only terms with the same first letter are compared: typos rarely affect it.
-    for key in index.term_texts().find_within_distance(&stem, max_distance) {
-        add_term_score(index, key, TYPO_WEIGHT, scores);
-    }
-}
-
-/// Adds the score of a term, reduced to `share`, to all tools that contain it.
-fn add_term_score(index: &SearchIndex, key: u64, share: f32, scores: &mut [f32]) {
-    let Some(stats) = index.term(key) else { return };
-    let weight = share * stats.rarity;
-    index.for_each_posting(stats, |tool, impact| scores[tool as usize] += weight * impact);
+    // Only words with the same first letter are compared: slips rarely affect it.
+    let mut found = index.word_texts().find_within_distance(word, max_distance);
+    let nearest = found.iter().map(|(_, distance)| *distance).min();
+    found.retain(|(_, distance)| Some(*distance) == nearest);
+    let mut keys: Vec<u64> = found.into_iter().map(|(key, _)| key).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    keys
 }

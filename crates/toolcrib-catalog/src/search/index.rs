@@ -11,6 +11,7 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use super::Query;
+use super::embeddings::{ByModel, EmbeddingModel, SegmentPieces, SemanticIndex};
 use super::forward_index::ForwardIndex;
 use super::name_index::NameIndex;
 use super::postings::{Posting, PostingTerm, ToolCard};
@@ -45,8 +46,14 @@ pub(crate) struct SearchIndex {
     label_segments: TermMap<Vec<u32>>,
     forward_index: ForwardIndex,
     name_index: NameIndex,
-    /// Built by the first search that needs substring or typo matching.
+    /// By hash of the normalised id or title: positions of the segments.
+    sources_by_name: TermMap<Vec<u32>>,
+    /// Stems; built by the first search that needs substring matching.
     term_texts: OnceLock<TermTexts>,
+    /// Words as written; built by the first search that needs the correction of slips.
+    word_texts: OnceLock<TermTexts>,
+    /// Built by the first search with a model.
+    semantic: ByModel<SemanticIndex>,
 }
 
 /// One source's segment, or the visible part of it, and the number of its first tool.
@@ -100,6 +107,7 @@ impl SearchIndex {
         // Labels first, so that their terms have statistics before postings are added to them.
         index.index_labels();
         index.index_terms();
+        index.index_source_names();
         index.name_index = NameIndex::build(index.cards());
         index
     }
@@ -123,6 +131,18 @@ impl SearchIndex {
             let tools = segments.iter().map(|segment| self.segments[*segment as usize].tool_numbers().len() as u32);
             let number = self.terms.len() as u32;
             self.terms.insert(*key, TermStats { key: *key, number, tool_count: tools.sum(), ..TermStats::default() });
+        }
+    }
+
+    /// Indexes ids and titles of the sources.
+    fn index_source_names(&mut self) {
+        for (number, SegmentRange { source, .. }) in self.segments.iter().enumerate() {
+            let mut names = vec![tokenize::normalize_name(source.segment.source().as_str())];
+            names.extend(source.options.title.as_deref().map(tokenize::normalize_name));
+            names.dedup();
+            for name in names.iter().filter(|name| !name.is_empty()) {
+                self.sources_by_name.entry(tokenize::hash_key(name)).or_default().push(number as u32);
+            }
         }
     }
 
@@ -206,6 +226,32 @@ impl SearchIndex {
         }
     }
 
+    /// Multiplies the scores of the tools of the sources with a name, normalised; returns whether there are any.
+    pub(super) fn scale_source_scores(&self, name: &str, factor: f32, scores: &mut [f32]) -> bool {
+        let Some(segments) = self.sources_by_name.get(&tokenize::hash_key(name)) else { return false };
+        for number in segments {
+            let tools = self.segments[*number as usize].tool_numbers();
+            scores[tools].iter_mut().for_each(|score| *score *= factor);
+        }
+        true
+    }
+
+    /// Score of a term for a tool, without its rarity.
+    pub(super) fn impact(&self, stats: &TermStats, tool: u32) -> f32 {
+        let postings = self.postings(stats);
+        let found = postings.binary_search_by_key(&tool, |posting| posting.tool).ok();
+        let text_impact = found.map_or(0.0, |position| postings[position].impact);
+        let is_labelled = self.label_segments.get(&stats.key).is_some_and(|segments| {
+            segments.binary_search(&self.segment_of(tool)).is_ok()
+        });
+        if is_labelled { text_impact + LABEL_WEIGHT } else { text_impact }
+    }
+
+    /// Rarity of a term that no tool has.
+    pub(super) fn max_rarity(&self) -> f32 {
+        rarity(self.segment_of.len() as f32, 0.0)
+    }
+
     /// Returns the statistics of a term, or `None` if no tool has it.
     pub(super) fn term(&self, key: u64) -> Option<&TermStats> {
         self.terms.get(&key)
@@ -246,6 +292,37 @@ impl SearchIndex {
             let terms = postings.flat_map(|postings| &postings.terms).map(|term| (term.key, &*term.text));
             TermTexts::build(terms.filter(|(key, _)| self.terms.contains_key(key)))
         })
+    }
+
+    pub(super) fn word_texts(&self) -> &TermTexts {
+        self.word_texts.get_or_init(|| {
+            let postings = self.segments.iter().map(|segment| segment.source.segment.postings());
+            let words = postings.flat_map(|postings| {
+                postings.words.iter().map(|(word, term)| (postings.terms[*term as usize].key, &**word))
+            });
+            TermTexts::build(words.filter(|(key, _)| self.terms.contains_key(key)))
+        })
+    }
+
+    /// Returns what similarity needs to know of all tools; `None` after too many other models.
+    pub(super) fn semantic(&self, model: &EmbeddingModel) -> Option<&SemanticIndex> {
+        self.semantic.get_or_init(model, || SemanticIndex::build(self, model))
+    }
+
+    /// Calls `take` with the number of each tool, its position in its segment and the pieces of that segment.
+    pub(super) fn for_each_segment_pieces(
+        &self,
+        model: &EmbeddingModel,
+        mut take: impl FnMut(u32, usize, &SegmentPieces),
+    ) {
+        for segment in &self.segments {
+            let Some(pieces) = segment.source.segment.pieces(model) else { continue };
+            for tool in segment.tool_numbers().map(|tool| tool as u32) {
+                if let Some(position) = segment.position(tool) {
+                    take(tool, position, pieces);
+                }
+            }
+        }
     }
 
     /// Iterates over all tools with their cards, searchable or not.

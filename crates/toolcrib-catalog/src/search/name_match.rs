@@ -11,6 +11,7 @@ use std::collections::HashMap;
 
 use super::index::SearchIndex;
 use super::parsed_query::ParsedQuery;
+use super::query_text;
 use super::rank::{ScoredTool, compare_scores};
 use super::tokenize;
 
@@ -67,8 +68,15 @@ pub(super) fn match_names(index: &SearchIndex, parsed: &ParsedQuery<'_>) -> Hash
     add(index.name_index().find_normalized(&normalized), parsed.text.trim(), NameMatch::Normalized);
     let identifiers = parsed.text.split_whitespace().filter(|word| is_identifier(word)).map(trim_punctuation);
     // Bounded, because thousands of tools may share one normalised name and a query may repeat it a thousand times.
-    for word in identifiers.take(MAX_IDENTIFIERS) {
-        add(index.name_index().find_normalized(&tokenize::normalize_name(word)), word, NameMatch::Normalized);
+    for word in query_text::quoted_names(parsed.text).chain(identifiers).take(MAX_IDENTIFIERS) {
+        // A client shows a tool as `mcp__SERVER__TOOL`: the server may be a source, or Toolcrib itself.
+        for name in std::iter::once(word).chain(client_name_suffixes(word)) {
+            let tools = index.name_index().find_normalized(&tokenize::normalize_name(name));
+            add(tools, name, NameMatch::Normalized);
+            if !tools.is_empty() {
+                break;
+            }
+        }
     }
     if parsed.words.len() <= MAX_NAME_WORDS {
         add(index.name_index().find_by_stems(parsed.text), parsed.text, NameMatch::SameStems);
@@ -95,6 +103,16 @@ pub(super) fn boost_named(named: &HashMap<u32, NameMatch>, best: &mut [ScoredToo
     best.sort_by(compare_scores);
 }
 
+/// Names that `mcp__SERVER__TOOL` may stand for, longest first: without `mcp`, and without the server.
+fn client_name_suffixes(word: &str) -> impl Iterator<Item = &str> {
+    let mut rest = word.strip_prefix("mcp__");
+    std::iter::from_fn(move || {
+        let name = rest?;
+        rest = name.split_once("__").map(|(_, tool)| tool);
+        Some(name)
+    })
+}
+
 /// Whether a word is written like an identifier: `create_issue`, `github/create_issue`, `create-issue`, `createIssue`.
 fn is_identifier(word: &str) -> bool {
     let inner = trim_punctuation(word);
@@ -112,7 +130,8 @@ fn trim_punctuation(word: &str) -> &str {
 fn typo_matches(index: &SearchIndex, parsed: &ParsedQuery<'_>, normalized: &str) -> HashMap<u32, NameMatch> {
     let length = normalized.chars().count();
     let unknown = parsed.terms.iter().any(|term| index.document_frequency(term.key) == 0);
-    if !(MIN_GUESSED_LEN..=MAX_GUESSED_LEN).contains(&length) || parsed.words.len() > MAX_NAME_WORDS || !unknown {
+    let is_guessable = unknown && parsed.words.len() <= MAX_NAME_WORDS && !parsed.is_foreign;
+    if !is_guessable || !(MIN_GUESSED_LEN..=MAX_GUESSED_LEN).contains(&length) {
         return HashMap::new();
     }
     let max_distance = if length < MIN_TWO_TYPOS_LEN { 1 } else { 2 };

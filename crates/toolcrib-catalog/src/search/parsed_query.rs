@@ -1,15 +1,19 @@
 //! Tokenized query: its terms, related terms (synonyms) and adjacent pairs. Independent of any catalogue. A query may
 //! be a tool name, some keywords, or a whole task that an agent pasted; the bounds are for the last.
 
+use super::query_text::{self, StatedSource};
 use super::tokenize::{self, Word};
 use super::vocabulary::vocabulary;
 
-/// Maximum number of bytes of a query that are read. The rest is ignored: agents paste whole documents.
-const MAX_QUERY_BYTES: usize = 4096;
+/// Maximum number of bytes of a query that are read, on every interface. The rest is ignored: agents paste whole
+/// documents, and an error would not help them.
+pub(super) const MAX_QUERY_BYTES: usize = 4096;
 /// Maximum number of distinct terms; bounds the work per query. Later terms are ignored.
 const MAX_QUERY_TERMS: usize = 48;
 /// Maximum number of related terms.
 const MAX_RELATED_TERMS: usize = 96;
+/// Share of its weight that a number, date or path has beside words.
+const VALUE_WEIGHT: f32 = 0.6;
 
 /// A query as terms.
 #[derive(Debug, Default)]
@@ -24,13 +28,19 @@ pub(super) struct ParsedQuery<'a> {
     pub(super) pairs: Vec<(u64, u64)>,
     /// Words in lower case, not stemmed.
     pub(super) words: Vec<String>,
+    /// Whether it asks for something to be shown.
+    pub(super) is_question: bool,
+    /// Whether it has words of another language than English.
+    pub(super) is_foreign: bool,
+    /// Names that may be those of sources the query states.
+    pub(super) stated_sources: Vec<StatedSource>,
 }
 
 /// A term of the query.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct QueryTerm {
     pub(super) key: u64,
-    /// Below 1 for words that usually frame a request, such as `want`.
+    /// Below 1 for words that usually frame a request, such as `want`, and for numbers, dates and paths beside words.
     pub(super) weight: f32,
 }
 
@@ -57,36 +67,49 @@ impl<'a> ParsedQuery<'a> {
             }
         }
         parsed.add_related();
+        parsed.is_question = query_text::is_question(parsed.text);
+        parsed.is_foreign = query_text::is_foreign(parsed.text);
+        parsed.stated_sources = query_text::stated_sources(parsed.text);
         parsed
     }
 
     /// Adds all words that `is_significant` accepts.
     fn add_words(&mut self, is_significant: impl Fn(&str) -> bool) {
         let text = self.text;
+        let mut has_words = false;
+        for chunk in query_text::chunks(text).filter(|chunk| !chunk.is_value) {
+            tokenize::for_each_word(chunk.text, |word| has_words |= is_significant(&word.whole));
+        }
         let mut previous = None;
-        tokenize::for_each_word(text, |Word { whole, parts }| {
-            if self.terms.len() >= MAX_QUERY_TERMS || !is_significant(&whole) {
-                return;
-            }
-            // The parts of a compound word are terms too, but only the whole word is part of pairs.
-            let key = self.add_term(&whole);
-            parts.iter().for_each(|part| {
-                self.add_term(part);
+        for chunk in query_text::chunks(text) {
+            let share = if chunk.is_value && has_words { VALUE_WEIGHT } else { 1.0 };
+            tokenize::for_each_word(chunk.text, |Word { whole, parts }| {
+                if self.terms.len() >= MAX_QUERY_TERMS || !is_significant(&whole) {
+                    return;
+                }
+                // The parts of a compound word are terms too, but only the whole word is part of pairs.
+                let key = self.add_term(&whole, share);
+                parts.iter().for_each(|part| {
+                    self.add_term(part, share);
+                });
+                if let Some(previous) = previous.replace(key)
+                    && !self.pairs.contains(&(previous, key))
+                {
+                    self.pairs.push((previous, key));
+                }
+                self.words.push(whole);
             });
-            if let Some(previous) = previous.replace(key)
-                && !self.pairs.contains(&(previous, key))
-            {
-                self.pairs.push((previous, key));
-            }
-            self.words.push(whole);
-        });
+        }
     }
 
-    /// Adds a word as a term, unless it is known, and returns its key.
-    fn add_term(&mut self, word: &str) -> u64 {
+    /// Adds a word as a term with a share of its weight, and returns its key. Of several occurrences, the one with the
+    /// largest weight counts.
+    fn add_term(&mut self, word: &str, share: f32) -> u64 {
         let key = tokenize::term_key(word);
-        if self.terms.iter().all(|term| term.key != key) {
-            self.terms.push(QueryTerm { key, weight: vocabulary().weight(key) });
+        let weight = share * vocabulary().weight(key);
+        match self.terms.iter_mut().find(|term| term.key == key) {
+            Some(known) => known.weight = known.weight.max(weight),
+            None => self.terms.push(QueryTerm { key, weight }),
         }
         key
     }
@@ -134,6 +157,15 @@ mod tests {
     fn a_repeated_word_is_one_term() {
         check("issue issues ISSUE", &["issue"]);
         check("GitHub git", &["github", "git", "hub"]);
+    }
+
+    #[test]
+    fn numbers_and_paths_count_less_beside_words() {
+        let weights = |text: &str| ParsedQuery::parse(text).terms.iter().map(|term| term.weight).collect::<Vec<_>>();
+        assert_eq!(weights("issue 42"), [1.0, VALUE_WEIGHT]);
+        assert_eq!(weights("merge /srv/data"), [1.0, VALUE_WEIGHT, VALUE_WEIGHT]);
+        assert_eq!(weights("42"), [1.0]);
+        assert_eq!(weights("7 issues of 7"), [VALUE_WEIGHT, 1.0]);
     }
 
     #[test]

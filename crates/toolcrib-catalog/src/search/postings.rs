@@ -7,9 +7,11 @@
 use std::collections::HashMap;
 
 use serde_json::Value;
+use toolcrib_core::execution::ExecutionMode;
 use toolcrib_core::tool::Tool;
 
 use super::document::{self, DocumentField, FieldScoring};
+use super::fuzzy;
 use super::name_index;
 use super::tokenize::{self, Word};
 use super::vocabulary::vocabulary;
@@ -23,10 +25,18 @@ const SATURATION: f32 = 1.4;
 /// the rest is notes and examples.
 const MAX_SEQUENCE_LEN: usize = 96;
 
+/// Verbs at the beginning of a name that say that a tool only reads.
+const READING_VERBS: [&str; 16] = [
+    "get", "list", "search", "find", "read", "show", "query", "fetch", "count", "describe", "view", "lookup", "check",
+    "browse", "inspect", "retrieve",
+];
+
 /// Terms, postings and cards of the tools of one segment.
 #[derive(Debug, Default)]
 pub(crate) struct Postings {
     pub(super) terms: Vec<PostingTerm>,
+    /// Words as written with the position of their term, for the correction of slips; without short ones.
+    pub(super) words: Vec<(Box<str>, u32)>,
     /// Sorted by term, then by tool; see [`Postings::for_term`].
     postings: Vec<Posting>,
     /// By the position of the tool in the segment.
@@ -70,6 +80,8 @@ pub(super) struct ToolCard {
     pub(super) name_terms: Box<[u32]>,
     /// Terms of name and description in text order without stop words, as positions in `terms`.
     pub(super) sequence: Box<[u32]>,
+    /// Whether it says that it only reads: by its annotations, its HTTP method or the verb in its name.
+    pub(super) is_read_only: bool,
 }
 
 impl Postings {
@@ -112,6 +124,8 @@ impl Postings {
         }
         // The weights come out of a hash map in any order; sorting makes the index deterministic.
         entries.sort_unstable_by_key(|(term, posting)| (*term, posting.tool));
+        let words = lexicon.by_word.into_iter().filter(|(word, _)| can_be_corrected(word));
+        let words = words.collect();
         let mut terms = lexicon.terms;
         // `postings_end` counts the postings of each term first and then becomes their running sum.
         entries.iter().for_each(|(term, _)| terms[*term as usize].postings_end += 1);
@@ -120,7 +134,7 @@ impl Postings {
             end += term.postings_end;
             term.postings_end = end;
         }
-        Postings { terms, postings: entries.into_iter().map(|(_, posting)| posting).collect(), cards }
+        Postings { terms, words, postings: entries.into_iter().map(|(_, posting)| posting).collect(), cards }
     }
 
     /// Returns the postings of a term by its position in `terms`.
@@ -173,7 +187,32 @@ fn build_card(
         stems_key: name_index::stems_key(original_name),
         name_terms: name_terms.into(),
         sequence: sequence.into(),
+        is_read_only: tool.is_some_and(is_read_only),
     }
+}
+
+/// Whether a tool says that it only reads. A claim of the source: good enough to order tools of equal score.
+fn is_read_only(tool: &Tool) -> bool {
+    if tool.hints().read_only_hint {
+        return true;
+    }
+    match tool.parse_execution_spec().map(|spec| spec.execution) {
+        Some(ExecutionMode::SyncHttp(operation) | ExecutionMode::AsyncPoll { operation, .. }) => {
+            matches!(operation.method.as_str(), "GET" | "HEAD")
+        }
+        Some(ExecutionMode::McpCall | ExecutionMode::Workflow { .. }) | None => {
+            let mut first_word = None;
+            tokenize::for_each_word(&tool.name, |Word { whole, parts }| {
+                first_word.get_or_insert(parts.into_iter().next().unwrap_or(whole));
+            });
+            first_word.is_some_and(|word| READING_VERBS.contains(&word.as_str()))
+        }
+    }
+}
+
+/// Whether a misspelled word of a query can be meant to be this one.
+fn can_be_corrected(word: &str) -> bool {
+    word.chars().count() + 1 >= fuzzy::MIN_TYPO_LEN && !word.bytes().any(|byte| byte.is_ascii_digit())
 }
 
 /// Terms of one tool by field, in text order, repetitions included.

@@ -7,13 +7,19 @@
 
 use std::cmp::Ordering;
 
+use super::embeddings::EmbeddingModel;
 use super::index::SearchIndex;
 use super::parsed_query::ParsedQuery;
+use super::query_text::StatedSource;
 use super::resolved_query::{ResolvedQuery, ResolvedTerm};
-use super::{Query, duplicates, fuzzy, name_match, rerank};
+use super::{Query, duplicates, embeddings, fuzzy, name_match, rerank, strength};
 
 /// Minimum number of tools that the reranking pass considers.
 const MIN_CANDIDATES: usize = 150;
+/// Score increase, as a share of the score, for tools of a source that the query may state: `in github`.
+const STATED_SOURCE_WEIGHT: f32 = 0.3;
+/// The same for a source that the query states beyond doubt: `from the slack server`.
+const EXPLICIT_SOURCE_WEIGHT: f32 = 2.0;
 /// Number of columns in [`select_best`]. Several times [`MIN_CANDIDATES`], so that few columns hold two of the best.
 const SCORE_COLUMNS: usize = 1024;
 
@@ -36,18 +42,27 @@ pub(super) struct RankedHit {
 #[derive(Debug, Default)]
 pub(super) struct Ranking {
     pub(super) hits: Vec<RankedHit>,
-    /// Number of tools with a positive score. Includes tools beyond the limit.
+    /// Number of tools that words of the query explain, without those that only a related word does. Includes tools
+    /// beyond the limit.
     pub(super) total: usize,
+    /// Whether none of the hits answers the query well.
+    pub(super) is_weak: bool,
 }
 
-/// Ranks all searchable tools. `adjust_scores` may change the term scores, e.g. add semantic similarity.
-pub(super) fn rank_tools(index: &SearchIndex, query: &Query, adjust_scores: impl FnOnce(&str, &mut [f32])) -> Ranking {
+/// Ranks all searchable tools; with a model, semantic similarity is added to the term scores.
+pub(super) fn rank_tools(index: &SearchIndex, query: &Query, model: Option<&EmbeddingModel>) -> Ranking {
     // Score every tool.
     let parsed = ParsedQuery::parse(&query.text);
-    let resolved = ResolvedQuery::new(index, &parsed);
-    let mut scores = score_terms(index, &resolved);
-    adjust_scores(parsed.text, &mut scores);
-    fuzzy::add_fuzzy_scores(index, &parsed, &mut scores);
+    let mut resolved = ResolvedQuery::new(index, &parsed);
+    fuzzy::correct_words(index, &parsed, &mut resolved);
+    let mut scores = vec![0.0_f32; index.len()];
+    add_term_scores(index, &resolved.terms, &mut scores);
+    fuzzy::add_substring_scores(index, &parsed, &mut scores);
+    let related_only = RelatedOnly::add_scores(index, &resolved.related, &mut scores);
+    if let Some(model) = model {
+        embeddings::add_similarity(index, model, parsed.text, &mut scores);
+    }
+    boost_stated_sources(index, &parsed, &mut scores);
     let named = name_match::match_names(index, &parsed);
     for &tool in named.keys() {
         // A tool matched by name is a result even if none of its terms matches.
@@ -56,28 +71,83 @@ pub(super) fn rank_tools(index: &SearchIndex, query: &Query, adjust_scores: impl
     index.clear_excluded_scores(query, &mut scores);
 
     // Select candidates: twice the limit, as duplicates will be collapsed. Tools matched by name are always among them.
-    let total = scores.iter().filter(|score| **score > 0.0).count();
-    let limit = if query.limit == 0 { total } else { query.limit };
-    let keep = MIN_CANDIDATES.max(limit.saturating_mul(2)).min(total);
+    let found = scores.iter().filter(|score| **score > 0.0).count();
+    let is_counted = |tool: u32| !related_only.contains(tool) || named.contains_key(&tool);
+    let numbered = (0_u32..).zip(&scores);
+    let total = numbered.filter(|(tool, score)| **score > 0.0 && is_counted(*tool)).count();
+    let limit = if query.limit == 0 { found } else { query.limit };
+    let keep = MIN_CANDIDATES.max(limit.saturating_mul(2)).min(found);
     let mut best = select_best(&scores, keep);
     if let Some(last) = best.iter().copied().max_by(compare_scores) {
         let named = named.keys().map(|tool| ScoredTool { score: scores[*tool as usize], tool: *tool });
         best.extend(named.filter(|named| named.score > 0.0 && compare_scores(&last, named) == Ordering::Less));
     }
     // Refine their order.
-    rerank::rerank(index, &resolved, &mut best);
+    let comes_last = |tool: u32| related_only.is_single(tool) && !named.contains_key(&tool);
+    rerank::rerank(index, &parsed, &resolved, &comes_last, &mut best);
     name_match::boost_named(&named, &mut best);
     let hits = duplicates::collapse_duplicates(index, best, &named, limit);
-    Ranking { hits, total }
+    let judged = hits.iter().filter(|hit| is_counted(hit.scored.tool));
+    let judged = judged.map(|hit| (hit, named.get(&hit.scored.tool).copied()));
+    let is_weak = strength::are_weak(index, &parsed, &resolved, judged);
+    Ranking { hits, total, is_weak }
 }
 
-/// BM25F: sums term score times rarity over all terms of the query.
-fn score_terms(index: &SearchIndex, resolved: &ResolvedQuery<'_>) -> Vec<f32> {
-    let mut scores = vec![0.0_f32; index.len()];
-    for ResolvedTerm { stats, weight } in resolved.terms.iter().chain(&resolved.related) {
+/// BM25F: adds term score times rarity for each of the terms.
+fn add_term_scores(index: &SearchIndex, terms: &[ResolvedTerm<'_>], scores: &mut [f32]) {
+    for ResolvedTerm { stats, weight, .. } in terms {
         index.for_each_posting(stats, |tool, impact| scores[tool as usize] += weight * impact);
     }
-    scores
+}
+
+/// Raises the scores of the tools of sources that the query states: `in github`, `from the slack server`.
+fn boost_stated_sources(index: &SearchIndex, parsed: &ParsedQuery<'_>, scores: &mut [f32]) {
+    // Of several candidates at one position the longest comes first; a source is raised once.
+    let mut raised: Vec<&str> = Vec::new();
+    for StatedSource { name, is_explicit } in &parsed.stated_sources {
+        if raised.contains(&name.as_str()) {
+            continue;
+        }
+        let factor = 1.0 + if *is_explicit { EXPLICIT_SOURCE_WEIGHT } else { STATED_SOURCE_WEIGHT };
+        if index.scale_source_scores(name, factor, scores) {
+            raised.push(name);
+        }
+    }
+}
+
+/// Tools that only related words of a query explain.
+struct RelatedOnly {
+    /// Bits of the query words that have a related word in a tool without any word of the query; 0 for other tools.
+    words: Vec<u64>,
+}
+
+impl RelatedOnly {
+    /// Adds the scores of the related words to those of the words themselves.
+    fn add_scores(index: &SearchIndex, related: &[ResolvedTerm<'_>], scores: &mut [f32]) -> RelatedOnly {
+        let is_direct: Vec<bool> = scores.iter().map(|score| *score > 0.0).collect();
+        let mut words = vec![0_u64; scores.len()];
+        for ResolvedTerm { stats, weight, replaced_term, .. } in related {
+            let bit = 1_u64 << (replaced_term % 64);
+            index.for_each_posting(stats, |tool, impact| {
+                scores[tool as usize] += weight * impact;
+                if !is_direct[tool as usize] {
+                    words[tool as usize] |= bit;
+                }
+            });
+        }
+        RelatedOnly { words }
+    }
+
+    /// Whether a tool has no word of the query itself.
+    fn contains(&self, tool: u32) -> bool {
+        self.words.get(tool as usize).is_some_and(|words| *words != 0)
+    }
+
+    /// Whether a tool has words related to a single one of the query. Two of them support each other, so that such a
+    /// tool is not put behind others; measured, that would lose more than it gains.
+    fn is_single(&self, tool: u32) -> bool {
+        self.words.get(tool as usize).is_some_and(|words| words.count_ones() == 1)
+    }
 }
 
 /// Returns the `keep` tools with the highest positive scores, unsorted. Faster than a selection over all tools: scores

@@ -5,6 +5,7 @@
 //! measured with `toolcrib eval`.
 
 use super::index::{SearchIndex, TermStats};
+use super::parsed_query::ParsedQuery;
 use super::rank::{ScoredTool, compare_scores};
 use super::resolved_query::{ResolvedQuery, ResolvedTerm};
 
@@ -16,14 +17,22 @@ const WHOLE_NAME_WEIGHT: f32 = 0.3;
 const RELATED_NAME_SHARE: f32 = 0.3;
 /// Share of a source's best score that is added to each of its tools.
 const BEST_SOURCE_WEIGHT: f32 = 0.2;
+/// Score increase, as a share of the score, for a tool that only reads when the query is a question.
+const READ_ONLY_WEIGHT: f32 = 0.02;
 /// Number of top results that are diversified, chosen among [`DIVERSIFICATION_CANDIDATES`].
 const DIVERSIFIED_RESULTS: usize = 10;
 const DIVERSIFICATION_CANDIDATES: usize = 30;
 /// Penalty on the score of terms that earlier results cover already, as a share of that score.
 const COVERED_TERM_PENALTY: f32 = 0.3;
 
-/// Rescores `best` in place and sorts it in descending order.
-pub(super) fn rerank(index: &SearchIndex, resolved: &ResolvedQuery<'_>, best: &mut Vec<ScoredTool>) {
+/// Rescores `best` in place and sorts it in descending order, those for which `comes_last` is true at the end.
+pub(super) fn rerank(
+    index: &SearchIndex,
+    parsed: &ParsedQuery<'_>,
+    resolved: &ResolvedQuery<'_>,
+    comes_last: &impl Fn(u32) -> bool,
+    best: &mut Vec<ScoredTool>,
+) {
     let query_terms = QueryTerms::new(resolved);
     let texts = index.forward_index();
     let mut best_by_segment = vec![0.0_f32; index.segment_count()];
@@ -32,6 +41,10 @@ pub(super) fn rerank(index: &SearchIndex, resolved: &ResolvedQuery<'_>, best: &m
         let pairs = query_terms.pair_score(texts.sequence(scored.tool));
         let share = query_terms.name_share(texts.name_terms(scored.tool), texts.name_rarity(scored.tool));
         scored.score = (scored.score + pairs) * (1.0 + WHOLE_NAME_WEIGHT * share);
+        // A question is answered by reading; decides between tools that match equally well.
+        if parsed.is_question && index.card(scored.tool).is_some_and(|card| card.is_read_only) {
+            scored.score *= 1.0 + READ_ONLY_WEIGHT;
+        }
         let segment_best = &mut best_by_segment[index.segment_of(scored.tool) as usize];
         *segment_best = segment_best.max(scored.score);
     }
@@ -44,7 +57,13 @@ pub(super) fn rerank(index: &SearchIndex, resolved: &ResolvedQuery<'_>, best: &m
         }
     }
     best.sort_unstable_by(compare_scores);
-    diversify(index, &resolved.terms, best);
+    let (mut direct, related): (Vec<ScoredTool>, Vec<ScoredTool>) =
+        best.drain(..).partition(|scored| !comes_last(scored.tool));
+    diversify(index, &resolved.terms, &mut direct);
+    let last = direct.last().map_or(f32::MAX, |scored| scored.score);
+    best.append(&mut direct);
+    // Scores must not increase down the list.
+    best.extend(related.into_iter().map(|scored| ScoredTool { score: scored.score.min(last), ..scored }));
 }
 
 /// The query by term numbers, prepared for comparison with many tools.

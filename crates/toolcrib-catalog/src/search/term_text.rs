@@ -1,11 +1,10 @@
-//! Texts of all terms of a catalogue, for matching by substring and by edit distance. Built on first use: queries of
-//! several known words do not need it.
+//! Texts of all terms of a catalogue, as stems for matching by substring and as written for matching by edit distance.
+//! Built on first use: queries of several known words do not need them.
 
-use super::index::TermMap;
 use super::text_block::TextBlock;
 use super::tokenize;
 
-/// Term texts in ascending order. `texts` and `shapes` have the same positions.
+/// Term texts in ascending order; a term may have several. `texts` and `shapes` have the same positions.
 #[derive(Debug, Default)]
 pub(super) struct TermTexts {
     texts: TextBlock,
@@ -23,11 +22,11 @@ struct TermShape {
 }
 
 impl TermTexts {
-    /// Builds the index. A term may occur several times, once per segment.
+    /// Builds the index. A text may occur several times, once per segment.
     pub(super) fn build<'a>(terms: impl Iterator<Item = (u64, &'a str)>) -> TermTexts {
-        let texts: TermMap<&str> = terms.collect();
-        let mut terms: Vec<(&str, u64)> = texts.into_iter().map(|(key, text)| (text, key)).collect();
+        let mut terms: Vec<(&str, u64)> = terms.map(|(key, text)| (text, key)).collect();
         terms.sort_unstable();
+        terms.dedup();
         let mut index = TermTexts::default();
         for (text, key) in terms {
             index.texts.push(text);
@@ -53,13 +52,14 @@ impl TermTexts {
         found.into_iter().map(|position| self.shapes[position].key).collect()
     }
 
-    /// Keys of the terms with the same first letter within an edit distance (optimal string alignment).
-    pub(super) fn find_within_distance(&self, stem: &str, max_distance: usize) -> Vec<u64> {
-        let length = stem.chars().count() as u32;
-        let letter_mask = tokenize::letter_mask(stem);
-        let first = stem.chars().next().unwrap_or_default();
+    /// Keys of the terms with the same first letter within an edit distance (optimal string alignment), with the
+    /// distance.
+    pub(super) fn find_within_distance(&self, word: &str, max_distance: usize) -> Vec<(u64, usize)> {
+        let length = word.chars().count() as u32;
+        let letter_mask = tokenize::letter_mask(word);
+        let first = word.chars().next().unwrap_or_default();
         // Texts are sorted, so those with the same first letter are contiguous.
-        let start = self.texts.partition_point(|text| !text.starts_with(first) && text < stem);
+        let start = self.texts.partition_point(|text| !text.starts_with(first) && text < word);
         let mut found = Vec::new();
         for (position, shape) in self.shapes.iter().enumerate().skip(start) {
             let text = self.texts.get(position);
@@ -68,9 +68,11 @@ impl TermTexts {
             }
             if shape.length.abs_diff(length) as usize <= max_distance
                 && tokenize::may_be_typo(shape.letter_mask, letter_mask, max_distance)
-                && strsim::osa_distance(text, stem) <= max_distance
             {
-                found.push(shape.key);
+                let distance = strsim::osa_distance(text, word);
+                if distance <= max_distance {
+                    found.push((shape.key, distance));
+                }
             }
         }
         found

@@ -227,6 +227,112 @@ fn a_shortened_name_is_found_by_both_forms() {
 }
 
 #[test]
+fn weak_matches_are_called_so() {
+    let view = build_view(vec![
+        test_source(
+            "cli",
+            &[
+                ("run_command", "Allows execution of commands in a directory.\n\nAvailable commands: ls, cat, pwd. Flags: -l."),
+                ("show_rules", "Show what commands are allowed."),
+            ],
+        ),
+        test_source("github", &[("create_issue", "Create a new issue in a GitHub repository.")]),
+        test_source("mail", &[("send_email", "Send an email to one or more recipients.")]),
+    ]);
+    let hint = |text: &str| view.search(&Query::new(text)).hint;
+    assert_eq!(view.search(&Query::new("my cat is sick")).hits[0].name.as_str(), "cli__run_command");
+    assert_eq!(hint("my cat is sick").as_deref(), Some("weak matches only"));
+    for text in ["run a command", "create an issue in my repository", "send_email", "email Ann about lunch", "cat"] {
+        assert_eq!(hint(text), None, "{text}");
+    }
+    assert!(hint("zebra").unwrap().starts_with("no tool matches"));
+}
+
+#[test]
+fn slips_are_corrected_as_written_and_not_in_other_languages() {
+    let view = build_view(vec![
+        test_source("calendar", &[("list_events", "List the events of a calendar."), ("clear", "Clear everything.")]),
+        test_source("dns", &[("list_domains", "List every domain."), ("archive", "Archive a date or a letter.")]),
+    ]);
+    check(&view, "calender evnts", &["calendar__list_events"]);
+    check(&view, "calendr event", &["calendar__list_events"]);
+    // `crear` is near `clear`, `demain` near `domain`, `datei` near `date`, `archivo` near `archive`.
+    for text in ["crear evento", "demain", "météo demain", "datei suchen", "archivo"] {
+        assert_eq!(found_names(&view, &Query::new(text)), [""; 0], "{text}");
+    }
+}
+
+#[test]
+fn names_are_understood_as_clients_and_people_write_them() {
+    let view = sample_view();
+    for text in [
+        "mcp__github__list_issues",
+        "mcp__toolcrib__github__list_issues",
+        "call mcp__github__list_issues now",
+        "`github__list_issues` for the weather forecast",
+        "`list_issues(state)`",
+        "run `list issues` and send an email",
+    ] {
+        check(&view, text, &["github__list_issues"]);
+    }
+    check(&view, "send an email with the `forecast`", &["weather__forecast"]);
+    check(&view, "mcp__unknown__tool", &[]);
+}
+
+#[test]
+fn a_stated_source_is_preferred() {
+    let tools = [("create_ticket", "Create a ticket with a title."), ("search", "Search tickets.")];
+    let view = build_view(["alpha", "jira", "my_desk"].map(|source| test_source(source, &tools)).into());
+    for (text, source) in [
+        ("search tickets in jira", "jira"),
+        ("using jira, create a ticket", "jira"),
+        ("search tickets from the my desk server", "my_desk"),
+        ("create a ticket with a title on alpha", "alpha"),
+    ] {
+        let found = found_names(&view, &Query::new(text));
+        assert!(found[0].starts_with(source), "{text}: {found:?}");
+    }
+}
+
+#[test]
+fn a_hit_that_only_a_related_word_explains_comes_last_and_is_not_counted() {
+    let view = build_view(vec![
+        test_source("weather", &[("forecast", "Weather forecast.")]),
+        test_source("shop", &[("list_items", "List items: hats, coats, shoes, bags, gloves, scarves, one umbrella, and more.")]),
+    ]);
+    let results = view.search(&Query::new("umbrella"));
+    let names: Vec<&str> = results.hits.iter().map(|hit| hit.name.as_str()).collect();
+    assert_eq!((names, results.total, results.hint), (vec!["shop__list_items", "weather__forecast"], 1, None));
+    let results = view.search(&Query { source: SourceId::parse("weather").ok(), ..Query::new("umbrella") });
+    assert_eq!((results.hits.len(), results.total, results.hint.as_deref()), (1, 0, Some(WEAK_MATCHES_HINT)));
+}
+
+#[test]
+fn a_question_prefers_tools_that_only_read() {
+    let tools = [("archive_orders", "Orders."), ("list_orders", "Orders.")];
+    let view = build_view(vec![test_source("shop", &tools)]);
+    check(&view, "which orders are there?", &["shop__list_orders", "shop__archive_orders"]);
+    check(&view, "orders", &["shop__archive_orders", "shop__list_orders"]);
+    let hinted = vec![
+        json!({"name": "a", "description": "Orders."}),
+        json!({"name": "b", "description": "Orders.", "annotations": {"readOnlyHint": true}}),
+    ];
+    let view = build_view(vec![TestSource { tools: hinted, ..test_source("shop", &[]) }]);
+    check(&view, "how many orders", &["shop__b", "shop__a"]);
+}
+
+#[test]
+fn numbers_and_paths_do_not_outweigh_words() {
+    let view = build_view(vec![
+        test_source("a", &[("merge_files", "Merge documents of any kind into one.")]),
+        test_source("b", &[("year_2026", "All of 2026."), ("data_srv", "All of srv.")]),
+    ]);
+    check(&view, "merge 2026", &["a__merge_files", "b__year_2026"]);
+    check(&view, "merge ./srv", &["a__merge_files", "b__data_srv"]);
+    check(&view, "2026", &["b__year_2026"]);
+}
+
+#[test]
 fn synonyms_are_found() {
     let view = sample_view();
     check(&view, "ticket in my repo", &["github__create_issue"]);
@@ -340,30 +446,54 @@ proptest! {
         let query = Query::new(text).with_limit(limit);
         let results = view.search(&query);
         prop_assert!(limit == 0 || results.hits.len() <= limit);
-        prop_assert!(results.hits.len() <= results.total);
-        prop_assert_eq!(results.hint.is_some(), results.hits.is_empty());
+        prop_assert!(results.hint.is_some() || !results.hits.is_empty());
         prop_assert!(results.hits.windows(2).all(|pair| pair[0].score >= pair[1].score));
         prop_assert!(results.hits.iter().all(|hit| hit.score.is_finite() && hit.score > 0.0));
         prop_assert_eq!(view.search(&query), results);
     }
 }
 
-#[cfg(feature = "embeddings")]
+/// A model of four words in two dimensions: `drizzle` is near `forecast`.
+fn tiny_model(tokenizer: &str) -> embeddings::EmbeddingModel {
+    let values: [f32; 8] = [1.0, 0.0, 1.0, 0.1, 0.0, 1.0, 0.0, 1.0];
+    let header = r#"{"embedding.weight":{"dtype":"F32","shape":[4,2],"data_offsets":[0,32]}}"#;
+    let file = [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &values.map(f32::to_le_bytes).concat()];
+    embeddings::EmbeddingModel::parse(&file.concat(), tokenizer).unwrap()
+}
+
 #[test]
 fn similar_meaning_is_found_without_a_common_word() {
-    let tokenizer = r#"{"model":{"type":"WordPiece","vocab":{"drizzle":0,"forecast":1,"mail":2,"issue":3}}}"#;
-    let values: [f32; 8] = [1.0, 0.0, 1.0, 0.1, 0.0, 1.0, 0.0, 1.0];
-    let header = r#"{"embeddings":{"dtype":"F32","shape":[4,2],"data_offsets":[0,32]}}"#;
-    let file = [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &values.map(f32::to_le_bytes).concat()];
-    let model = Arc::new(embeddings::EmbeddingModel::parse(&file.concat(), tokenizer).unwrap());
+    let word_piece = r#"{"model":{"type":"WordPiece","vocab":{"drizzle":0,"forecast":1,"mail":2,"issue":3}}}"#;
+    let unigram = r#"{"model":{"type":"Unigram","vocab":[["▁drizzle",-1],["▁forecast",-1],["▁mail",-1],["▁issue",-1]]}}"#;
     let many: Vec<(String, String)> = (0..30).map(|number| (format!("mail_{number}"), "An issue".to_owned())).collect();
     let mut tools: Vec<(&str, &str)> = many.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
     tools.push(("outlook", "A forecast"));
-    let view = build_view(vec![test_source("s", &tools)]);
-    let other_view = sample_view();
     let query = Query::new("drizzle");
-    let tool_embeddings = embeddings::ToolEmbeddings::build(&view, model);
-    assert_eq!(view.search(&query).hits, []);
-    assert_eq!(view.search_with_embeddings(&query, &tool_embeddings).hits[0].name.as_str(), "s__outlook");
-    assert_eq!(other_view.search_with_embeddings(&query, &tool_embeddings).hits, []);
+    for tokenizer in [word_piece, unigram] {
+        let view = build_view(vec![test_source("s", &tools)]);
+        assert_eq!(view.search(&query).hits, []);
+        let model = tiny_model(tokenizer);
+        assert_eq!(view.search_with_model(&query, &model).hits[0].name.as_str(), "s__outlook");
+        assert_eq!(view.search_with_model(&query, &model), view.search_with_model(&query, &model));
+        // Another model does not use what was computed with the first one.
+        assert_eq!(view.search_with_model(&query, &tiny_model(tokenizer)), view.search_with_model(&query, &model));
+    }
+    let loads = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counter = loads.clone();
+    let lazy = embeddings::LazyModel::new("tiny", move || {
+        counter.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        Some(tiny_model(word_piece))
+    });
+    let source = build_source(test_source("s", &tools));
+    let catalog = Catalog::build(1, vec![source.clone()]).with_search_model(Some(Arc::new(lazy)));
+    let view = View::full(Arc::new(catalog));
+    assert_ne!(view.key(), View::full(Arc::new(Catalog::build(1, vec![source.clone()]))).key());
+    assert_eq!(loads.load(std::sync::atomic::Ordering::Relaxed), 0, "nothing is loaded before the first search");
+    let restricted = view.restrict(|tool| tool.original_name() != "mail_0");
+    for view in [&view, &view, &restricted] {
+        assert_eq!(view.search(&query).hits[0].name.as_str(), "s__outlook");
+    }
+    assert_eq!(loads.load(std::sync::atomic::Ordering::Relaxed), 1);
+    let broken = Catalog::build(1, vec![source]).with_search_model(Some(Arc::new(embeddings::LazyModel::new("x", || None))));
+    assert_eq!(View::full(Arc::new(broken)).search(&query).hits, []);
 }

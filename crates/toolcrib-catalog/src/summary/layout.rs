@@ -45,7 +45,8 @@ pub(super) fn render_text(sources: &[SummarySource<'_>], budget: usize) -> Strin
         if tokens <= budget {
             return text;
         }
-        available = available.saturating_sub(tokens - budget);
+        // In larger steps than needed, so that a few are enough.
+        available -= (tokens - budget).max(available / 8 + 1).min(available);
     }
     header.trim_end().to_owned()
 }
@@ -146,7 +147,7 @@ fn layout_sections(sources: &[SummarySource<'_>], max_tokens: usize) -> Vec<Stri
             lines.extend(listed);
         }
         None if lines.is_empty() => lines.extend(names_line(&others, room, "Sources: ", "")),
-        None => lines.push(remaining_line(&others, room)),
+        None => lines.extend(remaining_line(&others, room)),
     }
     lines
 }
@@ -167,9 +168,8 @@ fn source_lines(lines: &mut [SourceLine<'_>], max_tokens: usize) -> Option<Vec<S
             return None;
         }
         room += max_tokens - max_tokens / 2;
-        let line = remaining_line(&lines[shown..], room);
-        room = room.saturating_sub(token_count::count(&line));
-        last_line = Some(line);
+        last_line = remaining_line(&lines[shown..], room);
+        room = room.saturating_sub(last_line.as_deref().map_or(0, token_count::count));
     }
     take_turns(&mut lines[..shown], &mut room);
     Some(lines[..shown].iter().map(|line| line.render()).chain(last_line).collect())
@@ -248,11 +248,12 @@ fn format_more(more: usize) -> String {
 }
 
 /// Formats the sources without a line: `and 90 other tools in airtable, arxiv and 3 more sources`, with as many names
-/// as fit.
-fn remaining_line(lines: &[SourceLine<'_>], max_tokens: usize) -> String {
+/// as fit; `None` if nothing does.
+fn remaining_line(lines: &[SourceLine<'_>], max_tokens: usize) -> Option<String> {
     let tools = lines.iter().map(|line| line.total).sum();
     let tools = format!("and {}", pluralize(tools, "other tool"));
-    names_line(lines, max_tokens, &format!("{tools} in "), " source").unwrap_or_else(|| format!("{tools}\n"))
+    let with_names = names_line(lines, max_tokens, &format!("{tools} in "), " source");
+    with_names.or_else(|| Some(format!("{tools}\n")).filter(|line| token_count::count(line) <= max_tokens))
 }
 
 /// Formats `BEFORE a, b and 3 more NOUNs` with as many source names as fit; `None` if not even one fits. Sources

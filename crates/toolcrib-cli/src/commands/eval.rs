@@ -55,7 +55,7 @@ struct EvalReport {
 
 /// Reads the set, runs every query and prints the means.
 pub(crate) fn run(common: &CommonArguments, arguments: &Arguments) -> Result<()> {
-    let search_mode = arguments.model.search_mode()?;
+    let searcher = arguments.model.load()?;
     let tools = read_file(&arguments.tools)?;
     let queries = read_file(&arguments.queries)?;
     let tools_name = arguments.tools.display().to_string();
@@ -74,14 +74,13 @@ pub(crate) fn run(common: &CommonArguments, arguments: &Arguments) -> Result<()>
         });
     }
     // Warm up: the first search builds the index that the others read.
-    let searcher = search_mode.into_searcher(set.view.clone());
-    searcher.search(&Query::new(""));
+    searcher.search(&set.view, &Query::new(""));
     // One search per query with the largest cutoff; smaller cutoffs are computed from the same hits.
     let mut scores = Scores::with_cutoff(arguments.limit.get());
     let mut times = Vec::with_capacity(set.queries.len());
     for query in &set.queries {
         let start = Instant::now();
-        let results = searcher.search(&Query::new(&*query.text).with_limit(scores.max_cutoff()));
+        let results = searcher.search(&set.view, &Query::new(&*query.text).with_limit(scores.max_cutoff()));
         times.push(start.elapsed());
         set.score(query, &results, &mut scores);
     }

@@ -1,7 +1,7 @@
 //! `toolcrib search`: prints the tools that match a task, one per line.
 //!
 //! Ranking is the same as for agents (`search_tools`). Hidden and disabled tools are not found. The output has one
-//! line per hit; hints about further matches go to stderr.
+//! line per hit; hints about further or weak matches go to stderr.
 
 use clap::Args;
 use toolcrib::Result;
@@ -41,7 +41,7 @@ pub(crate) struct Arguments {
 
 /// Searches the tools visible to commands, after discovering what is missing.
 pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<()> {
-    let search_mode = arguments.model.search_mode()?;
+    let searcher = arguments.model.load()?;
     let session = CliSession::open(common).await?;
     let source = arguments.source.as_deref().map(|name| session.find_source(name)).transpose()?;
     let among = source.as_ref().map(std::slice::from_ref);
@@ -50,7 +50,9 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
         .await
         .missing;
     let query = Query { text: arguments.query.join(" "), limit: arguments.limit, source, tag: arguments.tag };
-    let results = search_mode.into_searcher(session.registry.view(&CliSession::caller())).search(&query);
+    let view = session.registry.view(&CliSession::caller());
+    // The first search loads a model of the configuration and builds the index.
+    let results = tokio::task::spawn_blocking(move || searcher.search(&view, &query)).await.unwrap_or_default();
     session.close().await;
     if common.json {
         output::print_json(&PartialResponse { response: results.to_response(), missing })?;

@@ -72,6 +72,8 @@ impl McpService {
             lines.push("There are no sources yet, so there are no tools; the administrator has to add one.".into());
         } else if lines.is_empty() {
             lines.push(results.hint.clone().unwrap_or_else(|| "Nothing found.".into()));
+        } else if let Some(hint) = &results.hint {
+            lines.push(format!("hint: {hint}"));
         }
         if limit == MAX_SEARCH_HITS && results.total > MAX_SEARCH_HITS {
             let more = results.total - MAX_SEARCH_HITS;

@@ -21,8 +21,6 @@ use crate::auth::AuthorizedRequest;
 
 /// Maximum number of hits. The whole list is at `/api/tools`.
 const MAX_SEARCH_HITS: u64 = 200;
-/// Maximum length of a search text, in characters: enough for the description of a whole task.
-const MAX_QUERY_CHARS: usize = 2_000;
 /// Maximum token budget of a summary.
 const MAX_CONTEXT_BUDGET: u64 = 100_000;
 /// How long a request waits for token counts, which are also written to the store.
@@ -37,8 +35,8 @@ pub(super) fn routes() -> Vec<ApiRoute> {
             .summary("Search tools by task, question or name")
             .required_query_param(
                 "q",
-                json!({ "type": "string", "minLength": 1, "maxLength": MAX_QUERY_CHARS }),
-                "Purpose of the tool, or its name in any spelling",
+                json!({ "type": "string", "minLength": 1 }),
+                "Purpose of the tool, or its name in any spelling; the first 4096 bytes are read",
             )
             .query_param("limit", limit, "Maximum number of hits")
             .query_param("source", text(), "Only tools of this source")
@@ -56,7 +54,8 @@ pub(super) fn routes() -> Vec<ApiRoute> {
     ]
 }
 
-/// `also` and `hint` are optional: identical tools of other sources, and a suggestion when nothing was found.
+/// `also` and `hint` are optional: identical tools of other sources, and `weak matches only` or a suggestion when nothing
+/// was found.
 pub(super) fn schemas() -> Vec<(&'static str, Value)> {
     let hit = object_schema(&[
         ("name", text()),
@@ -67,7 +66,7 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
     let hit = with_optional(hit, &[("also", string_array())]);
     let found = object_schema(&[
         ("hits", array_of(schema_ref("Hit"))),
-        ("total", count()),
+        ("total", described(count(), "Tools that words of the query match, without those that only a related word does")),
         ("tokens", described(count(), "Tokens that an agent needs to read the hits")),
     ]);
     let found = with_optional(found, &[("hint", text())]);
@@ -97,13 +96,8 @@ async fn search_tools(request: AuthorizedRequest, uri: Uri, headers: HeaderMap) 
 
 /// Returns the search text in `q`. An empty text counts as missing.
 fn query_text(params: &QueryParams) -> Result<String> {
-    match params.text("q") {
-        None => Err(Error::new(Code::BadRequest, "`q` is missing; send a search text such as `q=create+an+issue`")),
-        Some(text) if text.chars().count() > MAX_QUERY_CHARS => {
-            Err(Error::new(Code::BadRequest, format!("`q` has more than {MAX_QUERY_CHARS} characters")))
-        }
-        Some(text) => Ok(text.to_owned()),
-    }
+    let missing = || Error::new(Code::BadRequest, "`q` is missing; send a search text such as `q=create+an+issue`");
+    params.text("q").map(str::to_owned).ok_or_else(missing)
 }
 
 /// `GET /api/context`.

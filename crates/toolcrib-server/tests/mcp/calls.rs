@@ -44,6 +44,8 @@ async fn a_tool_can_be_found_described_and_called() {
     let fixture = start_shop().await;
     let found = fixture.call_text("search_tools", json!({ "query": "order goods" })).await;
     assert!(found.starts_with("shop__order(text*: string, times: integer) — Orders goods"), "{found}");
+    let weak = fixture.call_text("search_tools", json!({ "query": "drowning slowly in homework" })).await;
+    assert!(weak.starts_with("shop__order(") && weak.ends_with("\nhint: weak matches only"), "{weak}");
 
     let described = fixture.call_text("describe_tools", json!({ "names": ["shop__order"] })).await;
     assert!(described.starts_with("shop__order(text*: string, times: integer)"), "{described}");

@@ -201,6 +201,9 @@ async fn a_tool_is_found_by_every_name_with_its_counters() {
     let found = server.get("/api/search?q=order").await.expect_json(200);
     assert_eq!((&found["hits"][0]["name"], &found["total"]), (&json!("shop__order"), &json!(1)));
     assert!(found["tokens"].as_u64().unwrap() > 0);
+    // A long text is cut, as on the command line and over MCP.
+    let long = server.get(&format!("/api/search?q=order{}", "+please".repeat(1_000))).await.expect_json(200);
+    assert_eq!(long["hits"][0]["name"], "shop__order");
     let context = server.get("/api/context?budget=50").await.expect_json(200);
     assert!(context["text"].as_str().unwrap().contains("shop") && context["tools"] == 1, "{context}");
     assert_eq!(server.get("/api/stats").await.expect_json(200)["calls"], 1);

@@ -29,7 +29,8 @@ impl Configuration<'_> {
     /// stay. Fails, before anything changes, while the journal is damaged or too new.
     pub async fn apply(&self, config: &Config) -> Result<()> {
         self.registry.state.snapshot().ensure_usable()?;
-        self.registry.state.settings.store(Arc::new(ConfiguredSettings::from_config(config)));
+        let settings = &self.registry.state.settings;
+        settings.store(Arc::new(ConfiguredSettings::from_config(config).with_model_of(&settings.load())));
         self.registry.state.reconcile(config).await?;
         self.registry.state.republish().await;
         self.registry.record_builtins().await;

@@ -1,0 +1,210 @@
+//! Reads a query as text, before it becomes terms: which of its words are values such as numbers, dates and paths,
+//! whether it asks a question, whether it is written in another language than English, and which source it states.
+
+use std::collections::HashSet;
+use std::sync::OnceLock;
+
+use super::tokenize::{self, Word};
+
+/// Words that begin a question or a request to show something; such a query prefers tools that only read.
+const QUESTION_WORDS: [&str; 12] =
+    ["who", "whose", "whom", "which", "what", "when", "where", "list", "show", "display", "count", "enumerate"];
+/// Number of words at the beginning of a query among which a question word is looked for: `please show me`.
+const QUESTION_PREFIX_WORDS: usize = 4;
+/// Letters that may follow the digits of a number or date: `3rd`, `10am`, `20km`, `2026-05-01T10:00Z`.
+const NUMBER_SUFFIXES: [&str; 26] = [
+    "st", "nd", "rd", "th", "am", "pm", "h", "m", "s", "ms", "min", "mins", "k", "kb", "mb", "gb", "tb", "kg", "km", "cm",
+    "mm", "px", "usd", "eur", "t", "z",
+];
+/// Words before the name of a source: `in github`, `using jira`.
+const SOURCE_PREPOSITIONS: [&str; 11] =
+    ["in", "on", "using", "use", "from", "with", "via", "through", "inside", "within", "at"];
+/// Words between the preposition and the name.
+const ARTICLES: [&str; 5] = ["the", "my", "our", "your", "a"];
+/// Words after the name of a source that leave no doubt that the source is meant.
+const SOURCE_NOUNS: [&str; 10] =
+    ["server", "source", "mcp", "tool", "tools", "toolset", "connector", "integration", "plugin", "servers"];
+/// Maximum number of words in the name of a source.
+const MAX_SOURCE_WORDS: usize = 4;
+/// Maximum number of words of a query that are compared with the names of sources.
+const MAX_STATED_WORDS: usize = 400;
+
+/// Common words of other languages (German, French, Spanish, Italian, Portuguese, Dutch), none of which is an English
+/// word in tool descriptions.
+const FOREIGN_WORDS: &str = include_str!("foreign_words.txt");
+
+/// A source that a query may state.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct StatedSource {
+    /// Letters and digits of the name, see [`tokenize::normalize_name`].
+    pub(super) name: String,
+    /// Whether the query says that it is a source: `the slack server`.
+    pub(super) is_explicit: bool,
+}
+
+/// Parts of a word of a query, as written between white space.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Chunk<'a> {
+    pub(super) text: &'a str,
+    /// Whether it is a value: a number, a date, a path or an address. Values seldom occur in tool descriptions, and where
+    /// they do it is by chance.
+    pub(super) is_value: bool,
+}
+
+/// Splits a query at white space. A URL counts as two chunks, since its host often names a service; so does a path with
+/// its file extension, which tells the kind of file.
+pub(super) fn chunks(text: &str) -> impl Iterator<Item = Chunk<'_>> {
+    text.split_whitespace().flat_map(|chunk| {
+        let plain = |text| Chunk { text, is_value: false };
+        let value = |text| Chunk { text, is_value: true };
+        if let Some(scheme_end) = chunk.find("://") {
+            let host_end = chunk[scheme_end + 3..].find('/').map_or(chunk.len(), |end| scheme_end + 3 + end);
+            return [plain(&chunk[scheme_end + 3..host_end]), value(&chunk[host_end..])];
+        }
+        if !is_path(chunk) {
+            return [Chunk { text: chunk, is_value: is_number(chunk) || is_address(chunk) }, plain("")];
+        }
+        match extension_start(chunk) {
+            Some(start) => [value(&chunk[..start]), plain(&chunk[start..])],
+            None => [value(chunk), plain("")],
+        }
+    })
+}
+
+/// Whether a query asks for something to be shown.
+pub(super) fn is_question(text: &str) -> bool {
+    let words: Vec<String> = lower_words(text).take(QUESTION_PREFIX_WORDS).collect();
+    let asks_quantity = words.windows(2).any(|pair| pair[0] == "how" && matches!(pair[1].as_str(), "many" | "much"));
+    asks_quantity || words.iter().any(|word| QUESTION_WORDS.contains(&word.as_str()))
+}
+
+/// Whether a query has a word of another language than English: a common one, or one in Latin letters with an accent.
+pub(super) fn is_foreign(text: &str) -> bool {
+    static FOREIGN: OnceLock<HashSet<&'static str>> = OnceLock::new();
+    let foreign = FOREIGN.get_or_init(|| FOREIGN_WORDS.split_whitespace().collect());
+    let has_accent = |word: &str| {
+        // Latin-1 Supplement and Latin Extended; other scripts have words of their own, in which slips happen too.
+        word.chars().any(|letter| matches!(letter, '\u{c0}'..='\u{24f}')) && word.chars().any(|letter| letter.is_ascii())
+    };
+    lower_words(text).any(|word| foreign.contains(word.as_str()) || has_accent(&word))
+}
+
+/// Candidates for sources that a query states, longest first at each position.
+pub(super) fn stated_sources(text: &str) -> Vec<StatedSource> {
+    let mut words = Vec::new();
+    tokenize::for_each_word(text, |Word { whole, .. }| {
+        if words.len() < MAX_STATED_WORDS {
+            words.push(whole);
+        }
+    });
+    let word = |position: usize| words.get(position).map(String::as_str).unwrap_or_default();
+    let mut stated = Vec::new();
+    for position in 0..words.len() {
+        if !SOURCE_PREPOSITIONS.contains(&word(position)) {
+            continue;
+        }
+        let start = position + 1 + usize::from(ARTICLES.contains(&word(position + 1)));
+        for end in (start + 1..=(start + MAX_SOURCE_WORDS).min(words.len())).rev() {
+            let is_explicit = SOURCE_NOUNS.contains(&word(end));
+            stated.push(StatedSource { name: words[start..end].concat(), is_explicit });
+        }
+    }
+    stated
+}
+
+/// Texts between backticks, without the arguments of a call: `` `create_issue(owner)` `` becomes `create_issue`.
+pub(super) fn quoted_names(text: &str) -> impl Iterator<Item = &str> {
+    let parts: Vec<&str> = text.split('`').collect();
+    // Every second part is inside, unless the last backtick is never closed.
+    let closed = parts.len() - usize::from(parts.len().is_multiple_of(2));
+    let inside = (1..closed).step_by(2).map(move |part| parts[part]);
+    inside.map(|name| name.split('(').next().unwrap_or_default().trim()).filter(|name| !name.is_empty())
+}
+
+/// Words of a text in lower case, split at everything but letters and digits.
+fn lower_words(text: &str) -> impl Iterator<Item = String> {
+    text.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty()).map(str::to_lowercase)
+}
+
+/// Whether a chunk is a number, an amount, a date or a time.
+fn is_number(chunk: &str) -> bool {
+    let inner = chunk.trim_matches(|letter: char| !letter.is_alphanumeric());
+    if !inner.starts_with(|letter: char| letter.is_ascii_digit()) {
+        return false;
+    }
+    let mut letters = inner.split(|letter: char| !letter.is_alphabetic()).filter(|part| !part.is_empty());
+    letters.all(|part| NUMBER_SUFFIXES.contains(&part.to_ascii_lowercase().as_str()))
+}
+
+/// Whether a chunk is a path of a file system. A single slash separates source and tool too (`github/create_issue`), so
+/// it takes more than that.
+fn is_path(chunk: &str) -> bool {
+    let inner = chunk.trim_matches(['"', '\'', '`', '(', ')', ',', ';', '<', '>', '[', ']']);
+    let is_rooted = ["/", "./", "../", "~/"].iter().any(|root| inner.len() > root.len() && inner.starts_with(root));
+    let slashes = inner.matches(['/', '\\']).count();
+    is_rooted || slashes >= 2 || inner.contains(":\\") || (slashes == 1 && extension_start(inner).is_some())
+}
+
+/// Whether a chunk is an email address.
+fn is_address(chunk: &str) -> bool {
+    chunk.split_once('@').is_some_and(|(user, host)| !user.is_empty() && host.contains('.'))
+}
+
+/// Start of a file extension at the end of a chunk, without its dot.
+fn extension_start(chunk: &str) -> Option<usize> {
+    let end = chunk.trim_end_matches(|letter: char| !letter.is_alphanumeric()).len();
+    let dot = chunk[..end].rfind('.')?;
+    let extension = &chunk[dot + 1..end];
+    let is_extension = (1..=5).contains(&extension.len()) && extension.chars().all(|letter| letter.is_ascii_alphanumeric());
+    (is_extension && chunk[..dot].ends_with(char::is_alphanumeric)).then_some(dot + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_dates_paths_and_addresses_are_values() {
+        let values = |text: &str| -> Vec<String> {
+            chunks(text).filter(|chunk| chunk.is_value && !chunk.text.is_empty()).map(|chunk| chunk.text.to_owned()).collect()
+        };
+        assert_eq!(values("convert /srv/files/report.pdf to text"), ["/srv/files/report."]);
+        assert_eq!(values("pay $20 on 2026-05-01 at 10am for 3rd time"), ["$20", "2026-05-01", "10am", "3rd"]);
+        assert_eq!(values("clone https://github.com/a/b"), ["/a/b"]);
+        assert_eq!(values("mail bob@example.com about src/main.rs"), ["bob@example.com", "src/main."]);
+        assert_eq!(values("use github/create_issue for k8s, s3, 2fa and/or v2"), [""; 0]);
+    }
+
+    #[test]
+    fn questions_are_recognised() {
+        for text in ["who wrote this?", "Which branches exist", "please show me orders", "how many users are there"] {
+            assert!(is_question(text), "{text}");
+        }
+        for text in ["create an issue", "how to deploy", "delete the item that we list", ""] {
+            assert!(!is_question(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn other_languages_are_recognised() {
+        for text in ["wetter morgen", "crear evento", "météo demain", "chercher un fichier", "datei löschen", "crea lista"] {
+            assert!(is_foreign(text), "{text}");
+        }
+        for text in ["calender evnts", "send an emial", "wether forcast", "поисск", "list agenda items"] {
+            assert!(!is_foreign(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn stated_sources_and_names_in_backticks_are_read() {
+        let names = |text: &str| -> Vec<(String, bool)> {
+            stated_sources(text).into_iter().map(|stated| (stated.name, stated.is_explicit)).collect()
+        };
+        assert!(names("list issues in github").contains(&("github".to_owned(), false)));
+        assert!(names("post from the Google Maps server").contains(&("googlemaps".to_owned(), true)));
+        assert_eq!(names("create an issue"), []);
+        let quoted = |text| quoted_names(text).map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(quoted("use `forecast` and `create_issue(title)`, not `x"), ["forecast", "create_issue"]);
+        assert_eq!(quoted("nothing"), [""; 0]);
+    }
+}
