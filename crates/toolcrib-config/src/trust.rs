@@ -109,8 +109,12 @@ impl TrustedFile {
             project.origins.keys().any(|key| key == section || key.starts_with(&prefix))
         };
         let expose = &project.expose;
-        let mut expose_values =
-            vec![json!(expose.mode.as_str()), json!(expose.full_below_tokens), json!(expose.essential), json!(expose.prefix)];
+        let mut expose_values = vec![
+            json!(expose.mode.as_str()),
+            json!(expose.full_below_tokens),
+            json!(expose.essential),
+            json!(expose.prefix),
+        ];
         // Left out unless it is set, so that files trusted before the key existed stay trusted.
         if is_set("expose.essential_patterns") {
             expose_values.push(json!(expose.essential_patterns));

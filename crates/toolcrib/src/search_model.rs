@@ -18,7 +18,8 @@ const MAX_MODEL_BYTES: u64 = 1024 * 1024 * 1024;
 pub fn read_model(directory: &Path) -> Result<EmbeddingModel> {
     let vectors = read_file(&directory.join("model.safetensors"))?;
     let tokenizer_path = directory.join("tokenizer.json");
-    let tokenizer = String::from_utf8(read_file(&tokenizer_path)?).map_err(|error| unreadable(&tokenizer_path, &error))?;
+    let tokenizer =
+        String::from_utf8(read_file(&tokenizer_path)?).map_err(|error| unreadable(&tokenizer_path, &error))?;
     // The message names the directory, because the error only knows the content.
     EmbeddingModel::parse(&vectors, &tokenizer).map_err(|mut error| {
         error.message = format!("`{}`: {}", directory.display(), error.message);

@@ -169,7 +169,8 @@ pub(super) fn add_similarity(index: &SearchIndex, model: &EmbeddingModel, text: 
     if index.len() > MAX_COMPARED_TOOLS {
         return;
     }
-    let Some(similarities) = index.semantic(model).and_then(|semantic| semantic.similarities(index, model, text)) else {
+    let Some(similarities) = index.semantic(model).and_then(|semantic| semantic.similarities(index, model, text))
+    else {
         return;
     };
     let (mean, deviation) = mean_and_deviation(&similarities);

@@ -36,7 +36,12 @@ pub(super) fn correct_words<'a>(index: &'a SearchIndex, parsed: &ParsedQuery<'_>
         for key in nearest_terms(index, word) {
             let Some(stats) = index.term(key) else { continue };
             if resolved.terms.iter().all(|term| term.stats.key != key) {
-                resolved.terms.push(ResolvedTerm { stats, weight: TYPO_WEIGHT * stats.rarity, is_minor: false, replaced_term: 0 });
+                resolved.terms.push(ResolvedTerm {
+                    stats,
+                    weight: TYPO_WEIGHT * stats.rarity,
+                    is_minor: false,
+                    replaced_term: 0,
+                });
             }
         }
     }

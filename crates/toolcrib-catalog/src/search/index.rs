@@ -241,9 +241,10 @@ impl SearchIndex {
         let postings = self.postings(stats);
         let found = postings.binary_search_by_key(&tool, |posting| posting.tool).ok();
         let text_impact = found.map_or(0.0, |position| postings[position].impact);
-        let is_labelled = self.label_segments.get(&stats.key).is_some_and(|segments| {
-            segments.binary_search(&self.segment_of(tool)).is_ok()
-        });
+        let is_labelled = self
+            .label_segments
+            .get(&stats.key)
+            .is_some_and(|segments| segments.binary_search(&self.segment_of(tool)).is_ok());
         if is_labelled { text_impact + LABEL_WEIGHT } else { text_impact }
     }
 

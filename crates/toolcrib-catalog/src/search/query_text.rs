@@ -13,8 +13,8 @@ const QUESTION_WORDS: [&str; 12] =
 const QUESTION_PREFIX_WORDS: usize = 4;
 /// Letters that may follow the digits of a number or date: `3rd`, `10am`, `20km`, `2026-05-01T10:00Z`.
 const NUMBER_SUFFIXES: [&str; 26] = [
-    "st", "nd", "rd", "th", "am", "pm", "h", "m", "s", "ms", "min", "mins", "k", "kb", "mb", "gb", "tb", "kg", "km", "cm",
-    "mm", "px", "usd", "eur", "t", "z",
+    "st", "nd", "rd", "th", "am", "pm", "h", "m", "s", "ms", "min", "mins", "k", "kb", "mb", "gb", "tb", "kg", "km",
+    "cm", "mm", "px", "usd", "eur", "t", "z",
 ];
 /// Words before the name of a source: `in github`, `using jira`.
 const SOURCE_PREPOSITIONS: [&str; 11] =
@@ -84,7 +84,8 @@ pub(super) fn is_foreign(text: &str) -> bool {
     let foreign = FOREIGN.get_or_init(|| FOREIGN_WORDS.split_whitespace().collect());
     let has_accent = |word: &str| {
         // Latin-1 Supplement and Latin Extended; other scripts have words of their own, in which slips happen too.
-        word.chars().any(|letter| matches!(letter, '\u{c0}'..='\u{24f}')) && word.chars().any(|letter| letter.is_ascii())
+        word.chars().any(|letter| matches!(letter, '\u{c0}'..='\u{24f}'))
+            && word.chars().any(|letter| letter.is_ascii())
     };
     lower_words(text).any(|word| foreign.contains(word.as_str()) || has_accent(&word))
 }
@@ -155,7 +156,8 @@ fn extension_start(chunk: &str) -> Option<usize> {
     let end = chunk.trim_end_matches(|letter: char| !letter.is_alphanumeric()).len();
     let dot = chunk[..end].rfind('.')?;
     let extension = &chunk[dot + 1..end];
-    let is_extension = (1..=5).contains(&extension.len()) && extension.chars().all(|letter| letter.is_ascii_alphanumeric());
+    let is_extension =
+        (1..=5).contains(&extension.len()) && extension.chars().all(|letter| letter.is_ascii_alphanumeric());
     (is_extension && chunk[..dot].ends_with(char::is_alphanumeric)).then_some(dot + 1)
 }
 
@@ -166,7 +168,10 @@ mod tests {
     #[test]
     fn numbers_dates_paths_and_addresses_are_values() {
         let values = |text: &str| -> Vec<String> {
-            chunks(text).filter(|chunk| chunk.is_value && !chunk.text.is_empty()).map(|chunk| chunk.text.to_owned()).collect()
+            chunks(text)
+                .filter(|chunk| chunk.is_value && !chunk.text.is_empty())
+                .map(|chunk| chunk.text.to_owned())
+                .collect()
         };
         assert_eq!(values("convert /srv/files/report.pdf to text"), ["/srv/files/report."]);
         assert_eq!(values("pay $20 on 2026-05-01 at 10am for 3rd time"), ["$20", "2026-05-01", "10am", "3rd"]);
@@ -187,7 +192,9 @@ mod tests {
 
     #[test]
     fn other_languages_are_recognised() {
-        for text in ["wetter morgen", "crear evento", "météo demain", "chercher un fichier", "datei löschen", "crea lista"] {
+        for text in
+            ["wetter morgen", "crear evento", "météo demain", "chercher un fichier", "datei löschen", "crea lista"]
+        {
             assert!(is_foreign(text), "{text}");
         }
         for text in ["calender evnts", "send an emial", "wether forcast", "поисск", "list agenda items"] {

@@ -73,8 +73,10 @@ pub(super) fn rank_tools(index: &SearchIndex, query: &Query, model: Option<&Embe
     // Select candidates: twice the limit, as duplicates will be collapsed. Tools matched by name are always among them.
     let found = scores.iter().filter(|score| **score > 0.0).count();
     let is_counted = |tool: u32| !related_only.contains(tool) || named.contains_key(&tool);
-    let numbered = (0_u32..).zip(&scores);
-    let total = numbered.filter(|(tool, score)| **score > 0.0 && is_counted(*tool)).count();
+    // Tools matched by name are few, so that they are added again instead of looked up for every tool.
+    let is_found = |tool: &&u32| scores[**tool as usize] > 0.0;
+    let named_count = named.keys().filter(is_found).filter(|tool| related_only.contains(**tool)).count();
+    let total = found - related_only.count(&scores) + named_count;
     let limit = if query.limit == 0 { found } else { query.limit };
     let keep = MIN_CANDIDATES.max(limit.saturating_mul(2)).min(found);
     let mut best = select_best(&scores, keep);
@@ -136,6 +138,11 @@ impl RelatedOnly {
             });
         }
         RelatedOnly { words }
+    }
+
+    /// Number of tools with a positive score that have no word of the query themselves.
+    fn count(&self, scores: &[f32]) -> usize {
+        self.words.iter().zip(scores).filter(|(words, score)| **words != 0 && **score > 0.0).count()
     }
 
     /// Whether a tool has no word of the query itself.

@@ -32,14 +32,24 @@ impl<'a> ResolvedQuery<'a> {
         let stats_by_term: Vec<Option<&TermStats>> = parsed.terms.iter().map(|term| index.term(term.key)).collect();
         let resolve = |(term, stats): (&QueryTerm, &Option<&'a TermStats>)| {
             let stats = (*stats)?;
-            Some(ResolvedTerm { stats, weight: term.weight * stats.rarity, is_minor: term.weight < 1.0, replaced_term: 0 })
+            Some(ResolvedTerm {
+                stats,
+                weight: term.weight * stats.rarity,
+                is_minor: term.weight < 1.0,
+                replaced_term: 0,
+            })
         };
         let terms: Vec<ResolvedTerm<'a>> = parsed.terms.iter().zip(&stats_by_term).filter_map(resolve).collect();
         let related = parsed.related.iter().filter_map(|related| {
             let stats = index.term(related.key)?;
             // A related term replaces a query term, so it must not count as rarer than that term.
             let rarity = stats_by_term[related.term_index].map_or(stats.rarity, |term| stats.rarity.min(term.rarity));
-            Some(ResolvedTerm { stats, weight: related.weight * rarity, is_minor: true, replaced_term: related.term_index })
+            Some(ResolvedTerm {
+                stats,
+                weight: related.weight * rarity,
+                is_minor: true,
+                replaced_term: related.term_index,
+            })
         });
         let find = |key: u64| terms.iter().map(|term| term.stats).find(|stats| stats.key == key);
         let pairs = parsed.pairs.iter().filter_map(|(first, second)| Some((find(*first)?, find(*second)?)));

@@ -9,7 +9,7 @@ use super::resolved_query::ResolvedQuery;
 
 /// Share of the most that a hit can score by the heaviest words of the query, below which it is weak. Calibrated on
 /// labelled queries against questions that no tool answers.
-const MIN_SHARE: f32 = 0.25;
+const MIN_SHARE: f32 = 0.2;
 /// Number of the heaviest words of a query that a hit is compared with; a long task has many more than any tool
 /// contains.
 const COMPARED_TERMS: usize = 3;

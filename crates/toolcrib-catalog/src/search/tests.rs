@@ -232,7 +232,10 @@ fn weak_matches_are_called_so() {
         test_source(
             "cli",
             &[
-                ("run_command", "Allows execution of commands in a directory.\n\nAvailable commands: ls, cat, pwd. Flags: -l."),
+                (
+                    "run_command",
+                    "Allows execution of commands in a directory.\n\nAvailable commands: ls, cat, pwd. Flags: -l.",
+                ),
                 ("show_rules", "Show what commands are allowed."),
             ],
         ),
@@ -298,7 +301,10 @@ fn a_stated_source_is_preferred() {
 fn a_hit_that_only_a_related_word_explains_comes_last_and_is_not_counted() {
     let view = build_view(vec![
         test_source("weather", &[("forecast", "Weather forecast.")]),
-        test_source("shop", &[("list_items", "List items: hats, coats, shoes, bags, gloves, scarves, one umbrella, and more.")]),
+        test_source(
+            "shop",
+            &[("list_items", "List items: hats, coats, shoes, bags, gloves, scarves, one umbrella, and more.")],
+        ),
     ]);
     let results = view.search(&Query::new("umbrella"));
     let names: Vec<&str> = results.hits.iter().map(|hit| hit.name.as_str()).collect();
@@ -464,7 +470,8 @@ fn tiny_model(tokenizer: &str) -> embeddings::EmbeddingModel {
 #[test]
 fn similar_meaning_is_found_without_a_common_word() {
     let word_piece = r#"{"model":{"type":"WordPiece","vocab":{"drizzle":0,"forecast":1,"mail":2,"issue":3}}}"#;
-    let unigram = r#"{"model":{"type":"Unigram","vocab":[["▁drizzle",-1],["▁forecast",-1],["▁mail",-1],["▁issue",-1]]}}"#;
+    let unigram =
+        r#"{"model":{"type":"Unigram","vocab":[["▁drizzle",-1],["▁forecast",-1],["▁mail",-1],["▁issue",-1]]}}"#;
     let many: Vec<(String, String)> = (0..30).map(|number| (format!("mail_{number}"), "An issue".to_owned())).collect();
     let mut tools: Vec<(&str, &str)> = many.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
     tools.push(("outlook", "A forecast"));
@@ -494,6 +501,7 @@ fn similar_meaning_is_found_without_a_common_word() {
         assert_eq!(view.search(&query).hits[0].name.as_str(), "s__outlook");
     }
     assert_eq!(loads.load(std::sync::atomic::Ordering::Relaxed), 1);
-    let broken = Catalog::build(1, vec![source]).with_search_model(Some(Arc::new(embeddings::LazyModel::new("x", || None))));
+    let broken =
+        Catalog::build(1, vec![source]).with_search_model(Some(Arc::new(embeddings::LazyModel::new("x", || None))));
     assert_eq!(View::full(Arc::new(broken)).search(&query).hits, []);
 }

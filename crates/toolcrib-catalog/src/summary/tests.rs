@@ -97,7 +97,13 @@ fn essential_tools_come_first() {
     let sources = || ["alpha", "beta", "gamma"].map(|id| catalog_source(id, &tools, SourceOptions::default())).to_vec();
     let lines = |view: &View| summarize(view, 200).text.lines().skip(1).map(str::to_owned).collect::<Vec<_>>();
     let none = build_view(sources(), &[]);
-    assert_eq!(lines(&none)[..2], ["Tools by source:", "alpha: a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16 (+14 more)"]);
+    assert_eq!(
+        lines(&none)[..2],
+        [
+            "Tools by source:",
+            "alpha: a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16 (+14 more)"
+        ]
+    );
     let named = build_view(sources(), &["gamma__very_*"]);
     let gamma = ["Essential tools, by source:", "gamma: very_long_name", "Other tools, by source:"];
     assert_eq!(lines(&named)[..3], gamma);
@@ -166,8 +172,10 @@ fn sixty_tools_of_five_real_servers_are_all_named_within_500_tokens() {
         ("gitlab", "zereight__mcp-gitlab"),
         ("google_workspace", "workspace-mcp"),
     ];
-    let recorded: Option<Vec<_>> =
-        servers.iter().map(|(id, server)| Some((*id, recorded_names(server)?.into_iter().take(12).collect()))).collect();
+    let recorded: Option<Vec<_>> = servers
+        .iter()
+        .map(|(id, server)| Some((*id, recorded_names(server)?.into_iter().take(12).collect())))
+        .collect();
     // Only where the recorded lists are at hand.
     let Some(recorded): Option<Vec<(&str, Vec<String>)>> = recorded else { return };
     for essential in [&[][..], &["github__*", "*merge*"], &["browser__browser_click"]] {
@@ -175,7 +183,8 @@ fn sixty_tools_of_five_real_servers_are_all_named_within_500_tokens() {
         let summary = summarize(&build_view(sources.collect(), essential), 500);
         assert!(summary.tools == 60 && summary.tokens <= 500, "{summary:?}");
         for (id, names) in &recorded {
-            let lines: Vec<&str> = summary.text.lines().filter_map(|line| line.strip_prefix(&format!("{id}: "))).collect();
+            let lines: Vec<&str> =
+                summary.text.lines().filter_map(|line| line.strip_prefix(&format!("{id}: "))).collect();
             let named: Vec<&str> = lines.iter().flat_map(|line| line.split(", ")).collect();
             assert!(names.iter().all(|name| named.contains(&name.as_str())), "{id}\n{}", summary.text);
         }
@@ -208,9 +217,17 @@ fn an_empty_catalogue_has_a_summary_too() {
 
 #[test]
 fn a_summary_stays_within_its_budget_for_any_catalogue() {
-    for (sources, tools, length) in
-        [(1, 1, 4), (1, 1, 64), (1, 7, 60), (3, 50, 12), (47, 34, 20), (2_000, 4, 16), (2_000, 1, 64), (500, 30, 18), (2, 25_000, 24)]
-    {
+    for (sources, tools, length) in [
+        (1, 1, 4),
+        (1, 1, 64),
+        (1, 7, 60),
+        (3, 50, 12),
+        (47, 34, 20),
+        (2_000, 4, 16),
+        (2_000, 1, 64),
+        (500, 30, 18),
+        (2, 25_000, 24),
+    ] {
         let view = uniform_view(sources, tools, length);
         let budgets = [1, 2, 5, 8, 13, 20, 34, 60, 100, 200, 500, 1_000, 5_000];
         let few = if sources * tools > 10_000 { budgets.len() } else { 1 };

@@ -66,7 +66,10 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
     let hit = with_optional(hit, &[("also", string_array())]);
     let found = object_schema(&[
         ("hits", array_of(schema_ref("Hit"))),
-        ("total", described(count(), "Tools that words of the query match, without those that only a related word does")),
+        (
+            "total",
+            described(count(), "Tools that words of the query match, without those that only a related word does"),
+        ),
         ("tokens", described(count(), "Tokens that an agent needs to read the hits")),
     ]);
     let found = with_optional(found, &[("hint", text())]);

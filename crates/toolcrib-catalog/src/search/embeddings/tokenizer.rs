@@ -96,9 +96,9 @@ impl Tokenizer {
             _ => return Err(malformed()),
         }
         let algorithm = match kind {
-            "WordPiece" => Algorithm::WordPiece {
-                continuation: model.continuing_subword_prefix.as_deref().unwrap_or("##").into(),
-            },
+            "WordPiece" => {
+                Algorithm::WordPiece { continuation: model.continuing_subword_prefix.as_deref().unwrap_or("##").into() }
+            }
             "BPE" => Algorithm::Bpe {
                 ranks: read_merges(&model.merges).ok_or_else(malformed)?,
                 word_end: model.end_of_word_suffix.unwrap_or_default().into(),
@@ -265,7 +265,8 @@ mod tests {
         check(metaspace, "Rain rainy in", &[8, 8, 9, 0, 7]);
         let byte_level = r#"{"model":{"type":"BPE","merges":["Ġ a","Ã ©"],"vocab":{"Ġa":0,"Ġ":1,"Ã©":2,"a":3}}}"#;
         check(byte_level, "a é", &[0, 1, 2]);
-        let suffix = r#"{"model":{"type":"BPE","end_of_word_suffix":"</w>","merges":["i n</w>"],"vocab":{"in</w>":5,"i":1}}}"#;
+        let suffix =
+            r#"{"model":{"type":"BPE","end_of_word_suffix":"</w>","merges":["i n</w>"],"vocab":{"in</w>":5,"i":1}}}"#;
         check(suffix, "in", &[5]);
     }
 
