@@ -115,7 +115,7 @@ impl SegmentPieces {
     }
 }
 
-/// What similarity needs to know of all tools of an index.
+/// Rarities and lengths of the vectors of all tools of an index.
 #[derive(Debug)]
 pub(super) struct SemanticIndex {
     /// Rarity of each row among the tools.

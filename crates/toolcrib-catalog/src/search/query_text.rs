@@ -44,7 +44,7 @@ pub(super) struct StatedSource {
 
 /// Parts of a word of a query, as written between white space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Chunk<'a> {
+pub(super) struct QueryChunk<'a> {
     pub(super) text: &'a str,
     /// Whether it is a value: a number, a date, a path or an address. Values seldom occur in tool descriptions, and where
     /// they do it is by chance.
@@ -53,16 +53,16 @@ pub(super) struct Chunk<'a> {
 
 /// Splits a query at white space. A URL counts as two chunks, since its host often names a service; so does a path with
 /// its file extension, which tells the kind of file.
-pub(super) fn chunks(text: &str) -> impl Iterator<Item = Chunk<'_>> {
+pub(super) fn chunks(text: &str) -> impl Iterator<Item = QueryChunk<'_>> {
     text.split_whitespace().flat_map(|chunk| {
-        let plain = |text| Chunk { text, is_value: false };
-        let value = |text| Chunk { text, is_value: true };
+        let plain = |text| QueryChunk { text, is_value: false };
+        let value = |text| QueryChunk { text, is_value: true };
         if let Some(scheme_end) = chunk.find("://") {
             let host_end = chunk[scheme_end + 3..].find('/').map_or(chunk.len(), |end| scheme_end + 3 + end);
             return [plain(&chunk[scheme_end + 3..host_end]), value(&chunk[host_end..])];
         }
         if !is_path(chunk) {
-            return [Chunk { text: chunk, is_value: is_number(chunk) || is_address(chunk) }, plain("")];
+            return [QueryChunk { text: chunk, is_value: is_number(chunk) || is_address(chunk) }, plain("")];
         }
         match extension_start(chunk) {
             Some(start) => [value(&chunk[..start]), plain(&chunk[start..])],

@@ -21,7 +21,7 @@ pub(super) struct Tokenizer {
     /// Number of each piece.
     vocabulary: HashMap<Box<str>, u32>,
     algorithm: Algorithm,
-    /// What a vocabulary has in front of a piece that begins a word.
+    /// Mark of a piece that begins a word.
     word_prefix: WordPrefix,
 }
 
