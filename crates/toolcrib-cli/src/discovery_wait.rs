@@ -117,6 +117,8 @@ pub(crate) struct MissingSource {
     pub(crate) source: SourceId,
     /// Error message, or why there was no attempt.
     pub(crate) reason: String,
+    /// Whether another attempt may succeed.
+    pub(crate) retryable: bool,
 }
 
 /// A JSON response with the list of sources missing from it. `missing` is absent from a complete response.
@@ -192,15 +194,23 @@ impl CliSession {
     fn missing_sources(&self, among: Option<&[SourceId]>, wait_outcome: &WaitOutcome) -> Vec<MissingSource> {
         let missing = self.enabled_sources(among).filter(|source| source.freshness == Freshness::Missing);
         let reason = |source: &SourceView| {
-            let failure = source.last_error.as_ref().map(|failure| failure.message.clone());
+            let failure = source.last_error.as_ref().map(|failure| (failure.message.clone(), failure.retryable));
             if wait_outcome.left_to_background.contains(&source.id) {
-                return "it is still being discovered".to_owned();
+                return ("it is still being discovered".to_owned(), true);
             }
             // A source that may not be contacted, such as one of an untrusted file, has no recorded failure.
-            let other_error = || self.registry.sources().failure(&source.id).map(|error| error.message);
-            failure.or_else(other_error).unwrap_or_else(|| "it was never discovered".to_owned())
+            let other_error = || {
+                let error = self.registry.sources().failure(&source.id)?;
+                let retryable = error.is_retryable();
+                Some((error.message, retryable))
+            };
+            failure.or_else(other_error).unwrap_or_else(|| ("it was never discovered".to_owned(), true))
         };
-        missing.map(|source| MissingSource { reason: reason(&source), source: source.id }).collect()
+        let missing = missing.map(|source| {
+            let (reason, retryable) = reason(&source);
+            MissingSource { source: source.id, reason, retryable }
+        });
+        missing.collect()
     }
 
     /// Warns about sources whose tools are missing or whose refresh failed, except for those that the command has

@@ -121,6 +121,8 @@ impl CliSession {
             trust: loaded_config.trust(),
             follow_writes: kind == SessionKind::LongRunning,
             revalidate: kind == SessionKind::LongRunning,
+            // A server acts for its clients, a command for the person who runs it.
+            actor: (kind == SessionKind::OneShot).then(CliSession::actor),
             trace: common.telemetry.trace.clone(),
             span_queue: common.telemetry.spans.clone(),
             ..RegistryOptions::default()

@@ -257,12 +257,12 @@ fn history_lists_added_changed_and_removed_tools() {
     assert_eq!(
         lines,
         [
-            "#1  config   `one` declared (mcp, in the configuration)",
-            "#2  config   `two` declared (mcp, in the configuration)",
+            "#1  config  `one` declared (mcp, in the configuration)",
+            "#2  config  `two` declared (mcp, in the configuration)",
             lines[2],
             lines[3],
-            "#5  refresh  1 tool added to `one`: new; 1 changed: `a`: its description changed (text); 1 removed: gone",
-            "#6  config   `two` removed",
+            "#5  cli     1 tool added to `one`: new; 1 changed: `a`: its description changed (text); 1 removed: gone",
+            "#6  config  `two` removed",
         ]
     );
     let first = format!("{}\n{}", lines[2], lines[3]);
@@ -286,7 +286,7 @@ fn history_lists_added_changed_and_removed_tools() {
     assert_eq!(records(&["--since", "2026-01-01T00:00:00Z", "--limit", "1"]), [6]);
 
     let record = project.json(0, &["history", "--tool", "one__new"])["records"][0].clone();
-    assert_eq!((&record["actor"], &record["type"]), (&json!("refresh"), &json!("InventoryRecorded")));
+    assert_eq!((&record["actor"], &record["type"]), (&json!("cli"), &json!("InventoryRecorded")));
     assert_eq!((&record["source"], &record["tool"]), (&json!("one"), &Value::Null));
     assert_eq!(record["data"]["added"], json!(["new"]));
     assert_eq!(

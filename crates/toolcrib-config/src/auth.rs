@@ -166,8 +166,11 @@ fn read_oauth2(reader: &mut ConfigReader<'_>, node: &ConfigNode, path: &str) -> 
 /// Reads `scopes`: a list, or one text with spaces in between as in OAuth 2.0.
 fn read_scopes(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> Vec<String> {
     match section.get("scopes").and_then(ConfigNode::as_text) {
-        Some(text) => text.split_whitespace().map(str::to_owned).collect(),
-        None => reader.read_list(section, "scopes"),
+        Some(_) => {
+            let text = reader.read_resolved_text(section, "scopes").unwrap_or_default();
+            text.split_whitespace().map(str::to_owned).collect()
+        }
+        None => reader.read_resolved_list(section, "scopes"),
     }
 }
 

@@ -130,7 +130,7 @@ impl McpClientKind {
         let root = syntax::parse(text, file, Syntax::from_file_name(file))?;
         // `sources` is a key that only Toolcrib's own files have.
         if root.get("sources").is_some() {
-            let config = Config::from_node(&root, file, base_dir, ConfigDialect::Toolcrib)?;
+            let config = Config::from_node(&root, file, base_dir, ConfigDialect::Toolcrib, None)?;
             return Ok(ImportedConfig { config, errors: Vec::new() });
         }
         Ok(McpClientKind::detect_from_node(file, &root).read_node(&root, file, base_dir, project))

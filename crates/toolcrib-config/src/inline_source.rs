@@ -9,14 +9,35 @@ use std::path::Path;
 use serde_json::{Value, json};
 use toolcrib_core::source::Source;
 
-use super::{Config, ConfigDiagnostic, ConfigDialect, Syntax};
+use super::{Config, ConfigDiagnostic, ConfigDialect, ReferenceLookup, Syntax, syntax};
 
 /// Parses a source from the keys that a file would have under its name.
 /// Relative paths are resolved against `base_dir`. Fails with all errors of the source; their file is `source`.
 pub fn parse_source(name: &str, keys: &Value, base_dir: &Path) -> Result<Source, Vec<ConfigDiagnostic>> {
+    parse(name, keys, base_dir, None)
+}
+
+/// Like [`parse_source`], with `lookup` for references outside of texts, as in [`Config::read_resolved`].
+pub fn parse_source_resolved(
+    name: &str,
+    keys: &Value,
+    base_dir: &Path,
+    lookup: ReferenceLookup<'_>,
+) -> Result<Source, Vec<ConfigDiagnostic>> {
+    parse(name, keys, base_dir, Some(lookup))
+}
+
+fn parse(
+    name: &str,
+    keys: &Value,
+    base_dir: &Path,
+    lookup: Option<ReferenceLookup<'_>>,
+) -> Result<Source, Vec<ConfigDiagnostic>> {
     let text = json!({ "sources": { name: keys } }).to_string();
     // Through the same parser as a file, so that messages and checks are the same.
-    let config = Config::parse(&text, "source", base_dir, Syntax::Json, ConfigDialect::Toolcrib);
+    let config = syntax::parse(&text, "source", Syntax::Json);
+    let config =
+        config.and_then(|root| Config::from_node(&root, "source", base_dir, ConfigDialect::Toolcrib, lookup));
     let source = config.and_then(|config| match config.sources.into_iter().next() {
         Some(configured) => configured.source,
         None => Err(vec![ConfigDiagnostic::new("source", 0, "", "declares no source")]),

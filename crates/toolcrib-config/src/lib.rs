@@ -51,9 +51,11 @@ use std::path::Path;
 pub use client_import::McpClientKind;
 pub use diagnostic::ConfigDiagnostic;
 pub use export::{export, export_json, masked_keys};
-pub use inline_source::parse_source;
+pub use inline_source::{parse_source, parse_source_resolved};
 pub use narrowing::Narrowing;
 pub use overrides::{Override, Overrides, overrides_from_env};
+pub use reader::ReferenceLookup;
+pub use settings::resolve_settings;
 pub use source_keys::Secrets;
 pub use syntax::yaml_to_json;
 pub use trust::{LocalDocument, TrustedFile, settings_to_trust};
@@ -215,10 +217,31 @@ fn top_level_keys() -> impl Iterator<Item = &'static str> {
 impl Config {
     /// Parses a file, detecting syntax and dialect from its name and its keys.
     /// Fails with all errors outside of single sources; a source with errors is part of the result.
+    /// References outside of texts are errors, except those of settings of a source, which stay as they are.
     pub fn read(text: &str, file: &str, base_dir: &Path) -> Result<Config, Vec<ConfigDiagnostic>> {
+        Config::read_file(text, file, base_dir, None)
+    }
+
+    /// Like [`Config::read`], with `lookup` for references outside of texts: booleans, numbers, durations, words, globs.
+    /// References in texts that are sent, such as headers, stay as they are.
+    pub fn read_resolved(
+        text: &str,
+        file: &str,
+        base_dir: &Path,
+        lookup: ReferenceLookup<'_>,
+    ) -> Result<Config, Vec<ConfigDiagnostic>> {
+        Config::read_file(text, file, base_dir, Some(lookup))
+    }
+
+    fn read_file(
+        text: &str,
+        file: &str,
+        base_dir: &Path,
+        lookup: Option<ReferenceLookup<'_>>,
+    ) -> Result<Config, Vec<ConfigDiagnostic>> {
         let syntax = Syntax::from_file_name(file);
         let root = syntax::parse(text, file, syntax)?;
-        Config::from_node(&root, file, base_dir, ConfigDialect::detect(file, &root))
+        Config::from_node(&root, file, base_dir, ConfigDialect::detect(file, &root), lookup)
     }
 
     /// Parses a file of known syntax and dialect.
@@ -232,7 +255,7 @@ impl Config {
         syntax: Syntax,
         dialect: ConfigDialect,
     ) -> Result<Config, Vec<ConfigDiagnostic>> {
-        Config::from_node(&syntax::parse(text, file, syntax)?, file, base_dir, dialect)
+        Config::from_node(&syntax::parse(text, file, syntax)?, file, base_dir, dialect, None)
     }
 
     /// Reads all top-level keys. Continues after errors, so that one pass reports them all.
@@ -241,8 +264,9 @@ impl Config {
         file: &str,
         base_dir: &Path,
         dialect: ConfigDialect,
+        lookup: Option<ReferenceLookup<'_>>,
     ) -> Result<Config, Vec<ConfigDiagnostic>> {
-        let mut reader = ConfigReader::new(file, base_dir, dialect);
+        let mut reader = ConfigReader::new(file, base_dir, dialect).with_lookup(lookup);
         let mut config = Config::default();
         let Some(top) = reader.as_section(root, "") else { return Err(reader.errors) };
         for entry in top.entries {
@@ -407,7 +431,8 @@ fn read_sources(
             }
         };
         // A reader per source, so that its errors can be told from those of the file.
-        let mut source_reader = ConfigReader::new(reader.file, reader.base_dir, reader.dialect);
+        let source_reader = ConfigReader::new(reader.file, reader.base_dir, reader.dialect);
+        let mut source_reader = source_reader.with_lookup(reader.lookup);
         let rewritten;
         let node = match reader.dialect {
             ConfigDialect::Toolcrib => &entry.node,

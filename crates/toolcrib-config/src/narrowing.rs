@@ -62,7 +62,10 @@ pub(super) fn apply(narrowings: &[Narrowing], sources: &mut [ConfiguredSource]) 
         let settings = &mut source.settings;
         let key = format!("sources.{}.enabled", narrowing.id);
         match narrowing.enabled {
-            Some(false) => settings.enabled = Some(false),
+            Some(false) => {
+                settings.references.remove("enabled");
+                settings.enabled = Some(false);
+            }
             Some(true) if settings.enabled == Some(false) => {
                 let message = format!("cannot enable a source that `{}` disables", configured.file);
                 warnings.push(ConfigDiagnostic::new(&narrowing.file, narrowing.line, &key, message));

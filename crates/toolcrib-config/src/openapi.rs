@@ -42,9 +42,9 @@ pub(super) const POLL_KEYS: [&str; 6] = ["url", "status", "result", "done", "fai
 
 /// Reads an OpenAPI source. All keys are read before the document, so that one pass reports all errors.
 pub(super) fn read(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> Option<OpenApiSource> {
-    let include = reader.read_list(section, "include");
-    let exclude = reader.read_list(section, "exclude");
-    let include_tags = reader.read_list(section, "include_tags");
+    let include = reader.read_resolved_list(section, "include");
+    let exclude = reader.read_resolved_list(section, "exclude");
+    let include_tags = reader.read_resolved_list(section, "include_tags");
     let methods = read_methods(reader, section);
     let headers = header::read(reader, section);
     let auth = auth::read(reader, section, auth::AuthMethods::All);
@@ -127,7 +127,7 @@ fn read_methods(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> Vec<Str
     let path = join_key(&section.path, "methods");
     let line = section.get("methods").map_or(section.line, |node| node.line);
     let mut methods: Vec<String> = Vec::new();
-    for text in reader.read_list(section, "methods") {
+    for text in reader.read_resolved_list(section, "methods") {
         let method = text.to_ascii_uppercase();
         if OPT_IN_METHODS.contains(&method.as_str()) {
             if !methods.contains(&method) {
@@ -170,8 +170,8 @@ fn read_poll(reader: &mut ConfigReader<'_>, node: &ConfigNode, path: &str) -> Op
     let url = reader.read_text(&section, "url");
     let status = read_pointer(reader, &section, "status");
     let result = read_pointer(reader, &section, "result");
-    let done = reader.read_list(&section, "done");
-    let failed = reader.read_list(&section, "failed");
+    let done = reader.read_resolved_list(&section, "done");
+    let failed = reader.read_resolved_list(&section, "failed");
     let interval = reader.read_duration(&section, "interval", ZeroDuration::Rejected);
     if interval.is_some_and(|interval| interval < PollSettings::MIN_INTERVAL) {
         reader.error(section.line, &join_key(path, "interval"), "must be `100ms` or more");

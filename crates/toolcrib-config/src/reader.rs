@@ -15,6 +15,9 @@ use toolcrib_core::time::parse_duration;
 
 use super::ConfigDialect;
 use super::diagnostic::ConfigDiagnostic;
+use super::overrides::parse_flag;
+use super::reference::has_reference;
+use super::secret_mask::mask_literals;
 use super::size::parse_size;
 use super::syntax::{ConfigNode, NodeEntry, NodeValue, join_key};
 
@@ -30,9 +33,14 @@ pub(super) struct ConfigReader<'a> {
     pub(super) base_dir: &'a Path,
     /// Decides whether unknown keys are errors or warnings.
     pub(super) dialect: ConfigDialect,
+    /// Resolves references in values that are no texts; `None` where they cannot be resolved.
+    pub(super) lookup: Option<ReferenceLookup<'a>>,
     pub(super) errors: Vec<ConfigDiagnostic>,
     pub(super) warnings: Vec<ConfigDiagnostic>,
 }
+
+/// Resolves all references in a text. The error names a reference and the reason, never a value.
+pub type ReferenceLookup<'a> = &'a dyn Fn(&str) -> Result<String, String>;
 
 /// Map of keys with its position in the file.
 pub(super) struct Section<'n> {
@@ -72,7 +80,35 @@ impl<'n> Section<'n> {
 
 impl<'a> ConfigReader<'a> {
     pub(super) fn new(file: &'a str, base: &'a Path, dialect: ConfigDialect) -> ConfigReader<'a> {
-        ConfigReader { file, base_dir: base, dialect, errors: Vec::new(), warnings: Vec::new() }
+        ConfigReader { file, base_dir: base, dialect, lookup: None, errors: Vec::new(), warnings: Vec::new() }
+    }
+
+    /// Sets how references in values that are no texts are resolved.
+    pub(super) fn with_lookup(self, lookup: Option<ReferenceLookup<'a>>) -> ConfigReader<'a> {
+        ConfigReader { lookup, ..self }
+    }
+
+    /// Parses a value that is a reference, such as `${env:TTL}`. `None` for any other value. `Some(None)` reports why it
+    /// cannot be used: without its value, which may be a secret that was named by mistake.
+    fn read_reference<T>(
+        &mut self,
+        node: &ConfigNode,
+        path: &str,
+        expected: &str,
+        parse: impl FnOnce(&str) -> Option<T>,
+    ) -> Option<Option<T>> {
+        let text = node.as_text().filter(|text| has_reference(text))?;
+        let resolved = match self.lookup {
+            Some(lookup) => lookup(text),
+            None => Err(format!("`{}` cannot be resolved here", mask_literals(text))),
+        };
+        let value = match resolved {
+            Ok(resolved) => parse(resolved.trim()).ok_or_else(|| {
+                format!("expected {expected}, found another value of `{}`", mask_literals(text))
+            }),
+            Err(reason) => Err(reason),
+        };
+        Some(value.map_err(|message| self.error(node.line, path, message)).ok())
     }
 
     /// Records an error.
@@ -164,6 +200,28 @@ impl<'a> ConfigReader<'a> {
             .collect()
     }
 
+    /// Reads a list of scalars whose references are resolved now: for globs, tags and names, which are compared and
+    /// never sent.
+    pub(super) fn read_resolved_list(&mut self, section: &Section<'_>, key: &str) -> Vec<String> {
+        let path = join_key(&section.path, key);
+        let line = section.get(key).map_or(section.line, |node| node.line);
+        let items = self.read_list(section, key).into_iter().enumerate();
+        items.filter_map(|(index, item)| self.resolve_text(item, line, &format!("{path}[{index}]"))).collect()
+    }
+
+    /// Like [`ConfigReader::read_text`], with its references resolved now.
+    pub(super) fn read_resolved_text(&mut self, section: &Section<'_>, key: &str) -> Option<String> {
+        let line = section.get(key)?.line;
+        let text = self.read_text(section, key)?;
+        self.resolve_text(text, line, &join_key(&section.path, key))
+    }
+
+    fn resolve_text(&mut self, text: String, line: usize, path: &str) -> Option<String> {
+        let node = ConfigNode { value: NodeValue::Text(text.clone()), line };
+        let not_empty = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        self.read_reference(&node, path, "text", not_empty).unwrap_or(Some(text))
+    }
+
     /// Reads a map of names to scalars. A name whose value is null is skipped, as other clients do.
     pub(super) fn read_map(&mut self, section: &Section<'_>, key: &str) -> BTreeMap<String, String> {
         let Some(node) = section.get(key) else { return BTreeMap::new() };
@@ -183,7 +241,11 @@ impl<'a> ConfigReader<'a> {
         if let NodeValue::Bool(flag, _) = node.value {
             return Some(flag);
         }
-        self.type_error("true or false", node, &join_key(&section.path, key));
+        let path = join_key(&section.path, key);
+        if let Some(flag) = self.read_reference(node, &path, "true or false", parse_flag) {
+            return flag;
+        }
+        self.type_error("true or false", node, &path);
         None
     }
 
@@ -192,6 +254,14 @@ impl<'a> ConfigReader<'a> {
     pub(super) fn read_duration(&mut self, section: &Section<'_>, key: &str, zero: ZeroDuration) -> Option<Duration> {
         let node = section.get(key)?;
         let path = join_key(&section.path, key);
+        let is_valid = |duration: &Duration| {
+            *duration <= MAX_DURATION && (!duration.is_zero() || zero == ZeroDuration::Allowed)
+        };
+        let expected = "a duration such as `30s` or `5m`";
+        let parse = |text: &str| parse_duration(text).filter(is_valid);
+        if let Some(duration) = self.read_reference(node, &path, expected, parse) {
+            return duration;
+        }
         let duration = match &node.value {
             NodeValue::Text(text) => parse_duration(text),
             NodeValue::Number(number) => {
@@ -223,14 +293,18 @@ impl<'a> ConfigReader<'a> {
     /// A bare number is a number of bytes.
     pub(super) fn read_size(&mut self, section: &Section<'_>, key: &str) -> Option<u64> {
         let node = section.get(key)?;
+        let parse = |text: &str| parse_size(text).filter(|size| *size > 0);
+        let path = join_key(&section.path, key);
+        if let Some(size) = self.read_reference(node, &path, "a size such as `256KiB` or `1MiB`", parse) {
+            return size;
+        }
         let size = match &node.value {
-            NodeValue::Text(text) | NodeValue::Number(text) => parse_size(text).filter(|size| *size > 0),
+            NodeValue::Text(text) | NodeValue::Number(text) => parse(text),
             NodeValue::Null | NodeValue::Bool(..) | NodeValue::List(_) | NodeValue::Map(_) => None,
         };
         if size.is_none() {
             let found = self.describe_value(node);
-            let message = format!("expected a size such as `256KiB` or `1MiB`, found {found}");
-            self.error(node.line, &join_key(&section.path, key), message);
+            self.error(node.line, &path, format!("expected a size such as `256KiB` or `1MiB`, found {found}"));
         }
         size
     }
@@ -238,11 +312,15 @@ impl<'a> ConfigReader<'a> {
     /// Reads a non-negative integer.
     pub(super) fn read_count(&mut self, section: &Section<'_>, key: &str) -> Option<u32> {
         let node = section.get(key)?;
+        let path = join_key(&section.path, key);
+        let parse = |text: &str| text.parse().ok();
+        if let Some(count) = self.read_reference(node, &path, "a whole number such as `4000`", parse) {
+            return count;
+        }
         let count = if let NodeValue::Number(text) = &node.value { text.parse().ok() } else { None };
         if count.is_none() {
             let found = self.describe_value(node);
-            let message = format!("expected a whole number such as `4000`, found {found}");
-            self.error(node.line, &join_key(&section.path, key), message);
+            self.error(node.line, &path, format!("expected a whole number such as `4000`, found {found}"));
         }
         count
     }
@@ -265,6 +343,10 @@ impl<'a> ConfigReader<'a> {
             return Some(*choice);
         }
         let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
+        let parse = |word: &str| choices.iter().find(|(name, _)| *name == word).map(|(_, choice)| *choice);
+        if let Some(choice) = self.read_reference(node, path, &format_alternatives(&names), parse) {
+            return choice;
+        }
         let near = did_you_mean(word.unwrap_or_default(), names.iter().copied());
         let found = self.describe_value(node);
         let expected = format_alternatives(&names);

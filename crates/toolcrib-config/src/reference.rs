@@ -51,6 +51,11 @@ pub fn split_references(text: &str) -> Vec<ReferencePart<'_>> {
     parts
 }
 
+/// Whether a text contains a reference.
+pub fn has_reference(text: &str) -> bool {
+    text.contains("${") && split_references(text).iter().any(|part| matches!(part, ReferencePart::Reference(_)))
+}
+
 /// Substitutes every reference by the result of `look_up`. Stops at the first error.
 /// Literal text is copied unchanged.
 pub fn resolve_references<E>(

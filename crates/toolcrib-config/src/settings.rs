@@ -4,15 +4,20 @@
 //! of the user are merged ([`SourceSettings::with_defaults`]). The accepted words are tables here, and the functions at
 //! the end write the same words back.
 
+use std::collections::BTreeMap;
+use std::path::Path;
+
 use toolcrib_core::policy::{Rule, Rules, Verdict};
 use toolcrib_core::source::{
     ArgumentValidation, Lifecycle, OnConflict, ProtocolVersion, ResultText, SourceSettings,
 };
 use toolcrib_core::text::did_you_mean;
 
-use super::reader::{ConfigReader, Section, ZeroDuration};
-use super::syntax::{ConfigNode, NodeValue, join_key};
-use super::{Expose, ExposeMode, Identity, LoopbackAccess, path, source};
+use super::diagnostic::ConfigDiagnostic;
+use super::reader::{ConfigReader, ReferenceLookup, Section, ZeroDuration};
+use super::reference::has_reference;
+use super::syntax::{ConfigNode, NodeEntry, NodeValue, join_key};
+use super::{ConfigDialect, Expose, ExposeMode, Identity, LoopbackAccess, path, source};
 
 /// Keys that are allowed both under `defaults` and on a source.
 pub(super) const DEFAULTS_KEYS: [&str; 11] = [
@@ -51,15 +56,59 @@ const VALIDATE_CHOICES: [(&str, ArgumentValidation); 2] =
     [("strict", ArgumentValidation::Strict), ("lenient", ArgumentValidation::Lenient)];
 
 /// Reads all settings of a source. Unknown keys are reported by the caller, which knows those of the kind as well.
+///
+/// Settings that refer to environment variables are checked with the values of this process and stay references.
 pub(super) fn read(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> SourceSettings {
+    let is_reference = |entry: &&NodeEntry| {
+        let is_single = DEFAULTS_KEYS.contains(&entry.key.as_str()) || ["enabled", "title", "protocol"].contains(&entry.key.as_str());
+        is_single && entry.node.as_text().is_some_and(|text| has_reference(text) && !text.contains("${file:"))
+    };
+    let (referring, literal): (Vec<&NodeEntry>, Vec<&NodeEntry>) = section.entries.iter().partition(is_reference);
+    let literal: Vec<NodeEntry> = literal.into_iter().cloned().collect();
+    let literal = Section { path: section.path.clone(), line: section.line, entries: &literal };
+    let references: BTreeMap<String, String> =
+        referring.iter().filter_map(|entry| Some((entry.key.clone(), entry.node.as_text()?.to_owned()))).collect();
+    if reader.lookup.is_some() && !references.is_empty() {
+        let referring: Vec<NodeEntry> = referring.into_iter().cloned().collect();
+        let referring = Section { path: section.path.clone(), line: section.line, entries: &referring };
+        // Only for its errors: the values belong to this process.
+        read_single(reader, &referring);
+    }
+    SourceSettings {
+        tags: reader.read_resolved_list(&literal, "tags"),
+        essential: reader.read_resolved_list(&literal, "essential"),
+        tools: read_rules(reader, &literal),
+        references,
+        ..read_single(reader, &literal)
+    }
+}
+
+/// Returns settings with the references to environment variables resolved. Those that cannot be resolved stay unset and
+/// are returned as errors.
+pub fn resolve_settings(
+    settings: &SourceSettings,
+    lookup: ReferenceLookup<'_>,
+) -> (SourceSettings, Vec<ConfigDiagnostic>) {
+    if settings.references.is_empty() {
+        return (settings.clone(), Vec::new());
+    }
+    let entries: Vec<NodeEntry> = settings.references.iter().map(|(key, text)| NodeEntry::text(key, text)).collect();
+    let mut reader = ConfigReader::new("source", Path::new("."), ConfigDialect::Toolcrib).with_lookup(Some(lookup));
+    let resolved = read_single(&mut reader, &Section { path: String::new(), line: 0, entries: &entries });
+    let (enabled, title) = (resolved.enabled.or(settings.enabled), resolved.title.clone().or(settings.title.clone()));
+    let protocol = resolved.protocol.or(settings.protocol);
+    let shared = resolved.with_defaults(settings);
+    let SourceSettings { tags, essential, tools, references, .. } = settings.clone();
+    (SourceSettings { enabled, title, protocol, tags, essential, tools, references, ..shared }, reader.errors)
+}
+
+/// Reads the settings that are single values.
+fn read_single(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> SourceSettings {
     let versions = ProtocolVersion::ALL.map(|version| (version.as_str(), version));
     SourceSettings {
         protocol: reader.read_choice_at(section, "protocol", &versions),
         enabled: reader.read_bool(section, "enabled"),
-        title: reader.read_text(section, "title"),
-        tags: reader.read_list(section, "tags"),
-        essential: reader.read_list(section, "essential"),
-        tools: read_rules(reader, section),
+        title: reader.read_resolved_text(section, "title"),
         ..read_shared(reader, section)
     }
 }
@@ -86,10 +135,10 @@ pub(super) fn read_expose(reader: &mut ConfigReader<'_>, section: &Section<'_>) 
     Expose {
         mode: mode.unwrap_or(default.mode),
         full_below_tokens: reader.read_count(section, "full_below_tokens").unwrap_or(default.full_below_tokens),
-        essential: reader.read_list(section, "essential"),
+        essential: reader.read_resolved_list(section, "essential"),
         // An empty list turns the patterns off.
         essential_patterns: match section.entry("essential_patterns") {
-            Some(_) => reader.read_list(section, "essential_patterns"),
+            Some(_) => reader.read_resolved_list(section, "essential_patterns"),
             None => default.essential_patterns,
         },
         prefix: reader.read_bool(section, "prefix").unwrap_or(default.prefix),

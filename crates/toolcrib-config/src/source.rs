@@ -201,7 +201,7 @@ fn read_stdio(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> Option<St
     let args = reader.read_list(section, "args");
     let env = reader.read_map(section, "env");
     let cwd = reader.read_text(section, "cwd").map(|cwd| path::to_absolute(reader.base_dir, &cwd));
-    let inherit_env = reader.read_list(section, "inherit_env");
+    let inherit_env = reader.read_resolved_list(section, "inherit_env");
     // Read last: the errors of all other keys are recorded before it can return.
     let command = read_command(reader, section, &args)?;
     Some(StdioSource { command: path::resolve_command(reader.base_dir, &command), args, env, cwd, inherit_env })
@@ -247,7 +247,7 @@ fn read_builtin(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> Option<
     let allow_private = reader.read_bool(section, "allow_private").unwrap_or(false);
     let tools = match &node.value {
         NodeValue::Text(text) if text == "all" => vec!["all".to_owned()],
-        NodeValue::List(_) => reader.read_list(section, "builtin"),
+        NodeValue::List(_) => reader.read_resolved_list(section, "builtin"),
         NodeValue::Null | NodeValue::Bool(..) | NodeValue::Number(_) | NodeValue::Text(_) | NodeValue::Map(_) => {
             reader.type_error("`all` or a list of names", node, &join_key(&section.path, "builtin"));
             return None;

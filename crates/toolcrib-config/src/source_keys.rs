@@ -69,6 +69,9 @@ pub(super) fn source_to_keys(source: &Source, secrets: Secrets) -> Map<String, V
         }
     }
     insert_settings(&mut keys, &source.settings);
+    for (key, reference) in &source.settings.references {
+        keys.insert(key.clone(), json!(plain_text(reference, secrets)));
+    }
     keys
 }
 

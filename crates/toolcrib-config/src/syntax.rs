@@ -51,6 +51,14 @@ pub(super) struct NodeEntry {
     pub(super) node: ConfigNode,
 }
 
+impl NodeEntry {
+    /// Creates a key with a text that comes from no file.
+    pub(super) fn text(key: &str, text: &str) -> NodeEntry {
+        let node = ConfigNode { value: NodeValue::Text(text.to_owned()), line: 0 };
+        NodeEntry { key: key.to_owned(), line: 0, node }
+    }
+}
+
 // Configuration files may come from a project that is not trusted yet, so every bound below is checked before trust is
 // decided.
 

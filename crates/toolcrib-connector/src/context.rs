@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use toolcrib_core::Error;
+use toolcrib_core::inventory::Actor;
 use toolcrib_core::principal::Principal;
 
 use crate::clock::deadline_after;
@@ -32,6 +33,8 @@ pub struct CallContext {
     pub cancel: CancellationToken,
     /// The caller's reason for cancelling, set before `cancel` fires; passed on to the source.
     pub cancel_reason: Option<Arc<OnceLock<String>>>,
+    /// Actor of records that follow from the call, such as a discovery before it; `None` for that of the registry.
+    pub actor: Option<Actor>,
     /// Trace that the call belongs to. The source receives the span of the call as its parent.
     pub trace: Option<Trace>,
     /// The user has confirmed the call, as the policy verdict `ask` demands.

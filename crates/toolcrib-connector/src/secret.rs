@@ -43,6 +43,13 @@ pub fn resolve(text: &str) -> Result<String> {
     reference::resolve_references(text, |reference| resolve_reference(reference, read_secret_file))
 }
 
+/// Resolves the references to environment variables in a setting; one to a file is an error. The error names the
+/// reference and the reason.
+pub fn resolve_variables(text: &str) -> Result<String, String> {
+    let refuse = |_: &str| Err("a file cannot be referred to here; use `${env:NAME}`".to_owned());
+    reference::resolve_references(text, |reference| resolve_reference(reference, refuse)).map_err(|error| error.message)
+}
+
 /// Resolves all references of a source's configuration. Reads files, so it blocks.
 pub fn resolve_kind(kind: &SourceKind) -> Result<SourceKind> {
     kind.try_map_texts(resolve)

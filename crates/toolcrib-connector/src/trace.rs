@@ -78,6 +78,16 @@ impl Trace {
         Trace { flags: KNOWN_FLAGS, propagation: Propagation::Upstream, ..Trace::log_only() }
     }
 
+    /// Returns a sampled root span that is propagated, in the trace of the log events of a request.
+    pub fn start_within(log: &Trace) -> Trace {
+        Trace { id: log.id, ..Trace::start() }
+    }
+
+    /// Whether the trace only correlates log lines: its span is not exported and has no children.
+    pub fn is_log_only(&self) -> bool {
+        self.propagation == Propagation::LogOnly
+    }
+
     /// Parses `traceparent`, and `tracestate` if it is valid. A malformed `tracestate` is dropped without affecting the
     /// rest.
     pub fn parse(parent: &str, state: Option<&str>) -> Option<Trace> {

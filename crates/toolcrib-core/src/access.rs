@@ -84,7 +84,8 @@ const TOKEN_ID_DIGITS: usize = 12;
 /// Maximum length of a token name in bytes; allowed names are ASCII.
 const MAX_TOKEN_NAME_LEN: usize = 64;
 /// Names of built-in actors in the journal and the logs. A token of the same name could not be told apart from them.
-const RESERVED_TOKEN_NAMES: [&str; 7] = ["admin", "local", "cli", "config", "refresh", "rest", "console"];
+const RESERVED_TOKEN_NAMES: [&str; 9] =
+    ["admin", "local", "cli", "config", "refresh", "rest", "console", "mcp", "system"];
 
 /// Checks that a token name is safe to print in logs, tables and URLs without escaping.
 ///

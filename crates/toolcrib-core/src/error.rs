@@ -85,6 +85,24 @@ pub enum Code {
 }
 
 impl Code {
+    /// Every code, in the order of the documentation.
+    pub const ALL: [Code; 14] = [
+        Code::ToolNotImplemented,
+        Code::ToolInvalidInput,
+        Code::ToolUnavailable,
+        Code::ToolExecutionFailed,
+        Code::ConfigInvalid,
+        Code::NotFound,
+        Code::Conflict,
+        Code::Unauthorized,
+        Code::Forbidden,
+        Code::StoreUnavailable,
+        Code::BadRequest,
+        Code::RateLimited,
+        Code::AuthRequired,
+        Code::Internal,
+    ];
+
     /// Name in JSON, equal to the serialised form.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -257,9 +275,7 @@ mod tests {
 
     #[test]
     fn as_str_equals_the_serialised_code() {
-        for code in
-            [Code::ToolNotImplemented, Code::StoreUnavailable, Code::RateLimited, Code::AuthRequired, Code::Internal]
-        {
+        for code in Code::ALL {
             assert_eq!(serde_json::to_value(code).unwrap(), code.as_str());
         }
     }

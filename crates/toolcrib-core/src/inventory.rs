@@ -103,6 +103,12 @@ impl Inventory {
         self.sources.get(id).filter(|state| !state.removed)
     }
 
+    /// Adds a source that no record declares, because it holds for this process alone. Only to a copy for readers: what
+    /// is decided and stored is based on records.
+    pub fn add_local_source(&mut self, id: SourceId, state: SourceState) {
+        self.sources.insert(id, Arc::new(state));
+    }
+
     /// Returns the ids of all sources, removed ones included.
     pub fn all_source_ids(&self) -> impl Iterator<Item = &SourceId> {
         self.sources.keys()

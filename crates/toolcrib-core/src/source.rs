@@ -246,6 +246,11 @@ pub struct SourceSettings {
     /// Rules on the source's tools.
     #[serde(skip_serializing_if = "Rules::is_empty")]
     pub tools: Rules,
+    /// Settings that are references to environment variables, such as `${env:TTL}`, by key. The fields of these
+    /// settings are unset here: each process fills them in with its own values, so that a stored definition does not
+    /// depend on the environment of the process that declared it.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub references: BTreeMap<String, String>,
 }
 
 /// Treatment of a tool that has the name of a built-in tool.

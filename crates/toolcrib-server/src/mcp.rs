@@ -35,9 +35,10 @@ use tokio::sync::watch;
 use toolcrib::call::ClientId;
 use toolcrib::catalog::View;
 use toolcrib::config::{Expose, ExposeMode};
+use toolcrib::core::inventory::Actor;
 use toolcrib::core::principal::PrincipalIdentity;
 use toolcrib::core::text::sanitize_truncated;
-use toolcrib::{HandleOrigin, Principal, Registry};
+use toolcrib::{HandleOrigin, Principal, Registry, Requester, Trace};
 use toolcrib_mcp::RpcError;
 use toolcrib_mcp::server::{
     ChangeNotification, HandlePrefix, McpPeer, McpRequest, ServerOptions, Service, ServiceDescription,
@@ -148,7 +149,7 @@ impl McpService {
     /// the catalogue, in full mode those of the servers. Prompts and lists of resources are offered in full mode only, and
     /// announced where the mode is not decided yet.
     async fn handshake(self, peer: Arc<McpPeer>) -> ServiceDescription {
-        self.warm_on_handshake();
+        self.warm_on_handshake(&peer);
         let listings = self.listings(&peer.extensions);
         match self.listing_mode(&peer, &listings).await {
             ListingMode::Search => ServiceDescription {
@@ -193,7 +194,7 @@ impl McpService {
     /// Handles one request by its method. Unknown methods get the JSON-RPC error for that; `ping`, `initialize` and the
     /// like never arrive here.
     async fn dispatch(self, request: McpRequest) -> McpResult {
-        self.warm_on_request(&request.peer);
+        self.warm_on_request(&request);
         match request.method.as_str() {
             "tools/list" => self.tools_list(&request).await,
             "tools/call" => self.tools_call(request).await,
@@ -283,6 +284,20 @@ fn request_caller(extensions: &Extensions, client_name: Option<&str>) -> Princip
         Some(_) | None => "mcp".to_owned(),
     };
     principal.with_name(name)
+}
+
+/// Returns the actor of records that follow from a client's requests: `mcp`, or `mcp:NAME` with the name of its token or
+/// its name for itself. The prefix separates it from actors of other interfaces, whatever a client calls itself.
+fn peer_actor(extensions: &Extensions, peer: &McpPeer) -> Actor {
+    match request_caller(extensions, peer.name.as_deref()).name() {
+        "mcp" => Actor::new("mcp"),
+        name => Actor::new(format!("mcp:{name}")),
+    }
+}
+
+/// On whose behalf a request of a client discovers sources.
+fn peer_requester(extensions: &Extensions, peer: &McpPeer) -> Requester {
+    Requester { actor: Some(peer_actor(extensions, peer)), trace: extensions.get::<Trace>().cloned() }
 }
 
 #[cfg(test)]

@@ -45,12 +45,10 @@ pub(crate) async fn handle_request(
     let class = RouteClass::from_path(request.uri().path());
     let method = request.method().clone();
     let id = request_id(request.headers());
-    let trace = Trace::from_headers(request.headers());
-    // Logged with the request, so that it can be found from the trace of the client.
-    let trace_id = trace.as_ref().map(|trace| display(trace.id()));
-    if let Some(trace) = trace {
-        request.extensions_mut().insert(trace);
-    }
+    // Every log event of a request has a trace id: that of the client, or a new one.
+    let trace = Trace::from_headers(request.headers()).unwrap_or_else(Trace::log_only);
+    let trace_id = display(trace.id());
+    request.extensions_mut().insert(trace);
     // May wait for a search through the processes of this machine; its result is cached with the connection.
     let locality = app.auth.locality(&connection, request.headers()).await;
     // Responses that need no handler: a rejection, or a body from the cache.
@@ -69,7 +67,7 @@ pub(crate) async fn handle_request(
             respond_unless_stopping(&app, class, catch_panic(router.call(request), &id)).await
         }
         None => {
-            let span = tracing::error_span!("request", request_id = header_text(&id));
+            let span = tracing::error_span!("request", request_id = header_text(&id), trace_id);
             respond_unless_stopping(&app, class, catch_panic(router.call(request), &id)).instrument(span).await
         }
     };

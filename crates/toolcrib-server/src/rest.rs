@@ -32,10 +32,12 @@ mod whoami;
 mod body;
 mod cache;
 mod error;
+mod precondition;
 mod query;
 mod response;
 
 mod openapi;
+mod openapi_descriptions;
 mod openapi_schema;
 
 use axum::Router;
@@ -77,7 +79,7 @@ fn routes() -> Vec<ApiRoute> {
 /// Returns the schemas of request and response bodies, by name. A schema may refer to one of another module by its
 /// name.
 fn schemas() -> Vec<(&'static str, Value)> {
-    let mut schemas = vec![("Error", error::error_schema())];
+    let mut schemas = vec![("Error", error::error_schema()), ("Code", error::code_schema())];
     schemas.extend(sources::schemas());
     schemas.extend(declare::schemas());
     schemas.extend(refresh::schemas());
@@ -86,6 +88,7 @@ fn schemas() -> Vec<(&'static str, Value)> {
     schemas.extend(call::schemas());
     schemas.extend(search::schemas());
     schemas.extend(history::schemas());
+    schemas.extend(events::schemas());
     schemas.extend(diff::schemas());
     schemas.extend(stats::schemas());
     schemas.extend(access_tokens::schemas());

@@ -34,6 +34,11 @@ pub const CONFORMANCE_PATH: &str = "node_modules/@modelcontextprotocol/conforman
 /// The MCP Inspector; `--cli` is its command line.
 pub const INSPECTOR_PATH: &str = "node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js";
 
+/// Linter of OpenAPI documents.
+const SPECTRAL_PATH: &str = "node_modules/@stoplight/spectral-cli/dist/index.js";
+/// Another linter of OpenAPI documents.
+const REDOCLY_PATH: &str = "node_modules/@redocly/cli/bin/cli.js";
+
 /// Directory of fetched packages: `$TOOLCRIB_TEST_DEPS`, or `.test-deps` in the repository.
 pub fn deps_dir() -> Option<PathBuf> {
     existing_dir("TOOLCRIB_TEST_DEPS", ".test-deps")
@@ -168,6 +173,16 @@ pub fn ts_client() -> Option<Program> {
 /// The MCP Inspector.
 pub fn inspector() -> Option<Program> {
     node_program(fetched_path(INSPECTOR_PATH)?)
+}
+
+/// Spectral, a linter of OpenAPI documents.
+pub fn spectral() -> Option<Program> {
+    node_program(fetched_path(SPECTRAL_PATH)?)
+}
+
+/// Redocly, another linter of OpenAPI documents.
+pub fn redocly() -> Option<Program> {
+    node_program(fetched_path(REDOCLY_PATH)?)
 }
 
 /// Scripted stdio server of this crate, with a flag for each fault.

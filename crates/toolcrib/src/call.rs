@@ -44,7 +44,7 @@ use crate::connectors::Connectors;
 use crate::held_binaries::BinaryStore;
 use crate::monitoring::Monitoring;
 use crate::options::RegistryOptions;
-use crate::refresh::Refresher;
+use crate::refresh::{Refresher, Requester};
 use crate::registry::Registry;
 use crate::result_pages::{PageShape, PageStore};
 use crate::state::State;
@@ -302,10 +302,11 @@ impl Dispatcher {
         context: &CallContext,
         trace: Option<&Trace>,
     ) -> Result<()> {
+        let requester = Requester { actor: context.actor.clone(), trace: trace.cloned() };
         let Some(id) = self.source_for_tool_name(name)? else {
             if self.options.revalidate {
                 // A bare name may belong to a source that is not discovered yet: a later call may find it.
-                self.refresher.refresh_in_background();
+                self.refresher.refresh_in_background(requester);
             }
             return Ok(());
         };
@@ -319,7 +320,7 @@ impl Dispatcher {
             // `biased`: a discovery that has ended is used even if the call was cancelled or timed out at the same
             // moment.
             biased;
-            () = self.refresher.ensure_discovered_for_call(&id, trace) => Ok(()),
+            () = self.refresher.ensure_discovered_for_call(&id, requester) => Ok(()),
             () = context.cancel.cancelled() => Err(CallFailure::cancelled().into_error()),
             () = tokio::time::sleep_until(deadline.at) => {
                 let limit = format_duration(deadline.limit);
@@ -348,7 +349,8 @@ impl ToolCaller for Dispatcher {
     }
 
     async fn source_tools(&self, id: &SourceId, trace: Option<&Trace>) -> Result<Arc<CatalogSource>> {
-        self.refresher.ensure_discovered_for_call(id, trace).await;
+        let requester = Requester { trace: trace.cloned(), ..Requester::default() };
+        self.refresher.ensure_discovered_for_call(id, requester).await;
         // Load the snapshot after waiting: discovery has replaced it.
         let snapshot = self.state.snapshot();
         snapshot.catalog.source(id).cloned().ok_or_else(|| {

@@ -12,12 +12,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use toolcrib_config::{Config, ConfigDiagnostic, LocalDocument, TrustedFile};
+use toolcrib_config::{Config, ConfigDiagnostic, LocalDocument, ReferenceLookup, TrustedFile};
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::text::sanitize;
 use toolcrib_core::{Code, Error, Result, ResultExt, SourceId};
 
 use crate::options::{Trust, UntrustedFile};
+use crate::secret::resolve_variables;
 
 pub use trust_store::trust_file;
 
@@ -228,16 +229,18 @@ pub fn load(named: Option<&Path>, directory: &Path) -> Result<LoadedConfig> {
         None => (find_project_file(directory), true),
     };
     let user_file = user.as_ref().filter(|path| file.as_ref() != Some(path));
-    let user_config = user_file.map(|path| read_config(path)).transpose()?.unwrap_or_default();
+    let user_config = user_file.map(|path| read_config(path, &resolve_setting)).transpose()?.unwrap_or_default();
     let files = file.iter().chain(user_file).cloned().collect();
     let Some(file) = file else {
         return Ok(LoadedConfig { files, ..LoadedConfig::from_config(user_config) });
     };
-    let config = read_config(&file)?;
+    // No file that a project names is read before the project is trusted; of its settings none at all.
+    let is_own = !is_discovered || user.as_ref() == Some(&file);
+    let config = if is_own { read_config(&file, &resolve_setting)? } else { read_config(&file, &resolve_variables)? };
     // A file without content needs no trust, unless an earlier version of it was trusted.
     let is_empty =
         || config == Config::default() && trust_store::find_trusted(&file).is_ok_and(|known| known.is_none());
-    if !is_discovered || user.as_ref() == Some(&file) || is_empty() {
+    if is_own || is_empty() {
         return Ok(LoadedConfig { config: config.merge_over(user_config), file: Some(file), files, project: None });
     }
     let project = ProjectFile::new(&file, config, user_config)?;
@@ -282,12 +285,18 @@ pub fn read_text(path: &Path) -> Result<String> {
     String::from_utf8(bytes).context(Code::ConfigInvalid, format!("{}: it is not UTF-8 text", prefix()))
 }
 
-/// Reads and parses a configuration file.
-pub(crate) fn read_config(path: &Path) -> Result<Config> {
+/// Resolves the references of a setting, those to files included.
+fn resolve_setting(text: &str) -> Result<String, String> {
+    crate::secret::resolve(text).map_err(|error| error.message)
+}
+
+/// Reads and parses a configuration file. `lookup` resolves references in settings.
+pub(crate) fn read_config(path: &Path, lookup: ReferenceLookup<'_>) -> Result<Config> {
     let text = read_text(path)?;
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let base = absolute.parent().unwrap_or(Path::new("."));
-    Config::read(&text, &path.display().to_string(), base).map_err(|faults| ConfigDiagnostic::combined_error(&faults))
+    Config::read_resolved(&text, &path.display().to_string(), base, lookup)
+        .map_err(|faults| ConfigDiagnostic::combined_error(&faults))
 }
 
 /// Returns the nearest project file in a directory or its ancestors. All names are tried in one directory before its

@@ -23,6 +23,8 @@ pub mod search_model;
 mod state;
 pub mod store;
 
+pub mod cloud_event;
+
 // Sources: the table of connectors with circuit breakers, and the MCP connector. Other connectors are crates.
 mod breaker;
 mod connectors;
@@ -45,7 +47,7 @@ pub mod testkit;
 pub use call::{Call, CallContext, CallOutput, ClientId, McpCapability, ResultPage, ResultPaging};
 pub use connectors::{SourceEvents, server_log_path};
 pub use node::{HandleOrigin, NodeId};
-pub use refresh::{Refresh, RefreshOutcome, RequiredFreshness};
+pub use refresh::{Refresh, RefreshOutcome, Requester, RequiredFreshness};
 pub use registry::{Registry, RegistryBuilder, RegistryOptions, Trust, UntrustedFile};
 #[cfg(feature = "builtins")]
 pub use toolcrib_builtins as builtins;

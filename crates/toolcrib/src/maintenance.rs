@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::time::Instant;
 use toolcrib_core::{Code, Error, Result, Timestamp};
+use tracing::Instrument;
 
 use crate::call::Dispatcher;
 use crate::connectors::Connectors;
@@ -20,6 +21,7 @@ use crate::refresh::Refresher;
 use crate::state::State;
 use crate::store::{SourceStatus, StoreState};
 use crate::tasks::Tasks;
+use crate::trace::Trace;
 
 /// Interval of maintenance: following other processes' writes and writing counts. A tick without changes costs one
 /// cheap statement of the store (`Store::change_counter`).
@@ -129,7 +131,9 @@ impl Maintenance {
         if *last_change == Some(change) && !discovering {
             return Ok(());
         }
-        self.state.catch_up().await?;
+        // Records of other processes belong to no request here; their log events share a trace of their own.
+        let span = tracing::info_span!("follow_writes", trace_id = %Trace::log_only().id());
+        self.state.catch_up().instrument(span).await?;
         *last_change = Some(change);
         self.dispatcher.monitoring.usage.load(&*self.state.store).await
     }

@@ -35,6 +35,12 @@ impl Monitoring {
         parent.or(self.default_parent.as_ref())
     }
 
+    /// Returns the id of the parent span; `None` if the given trace, or else that of the options, is none or of the log
+    /// only.
+    pub(crate) fn parent_span(&self, parent: Option<&Trace>) -> Option<u64> {
+        self.parent_trace(parent).filter(|parent| !parent.is_log_only()).map(Trace::span_id)
+    }
+
     /// Starts the trace of a call or discovery. Without a span queue, an orphan trace only correlates log lines.
     pub(crate) fn start_trace(&self, parent: Option<&Trace>) -> Trace {
         let parent = self.parent_trace(parent);

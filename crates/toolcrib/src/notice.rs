@@ -11,7 +11,7 @@ use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::inventory::Record;
 use toolcrib_core::{SourceId, Timestamp};
 
-use crate::store::ErrorSummary;
+use crate::store::{ErrorSummary, SourceStatus, SourceTransition};
 
 /// Notice to the subscribers of a registry; see [`Registry::subscribe`](crate::Registry::subscribe).
 #[derive(Debug, Clone)]
@@ -30,6 +30,8 @@ pub enum RegistryNotice {
         /// The stage that begins.
         stage: DiscoveryStage,
     },
+    /// A source failed or recovered, as found by a discovery of this or another process.
+    SourceTransition(Arc<SourceTransitionNotice>),
     /// A call ended, successfully or not.
     CallFinished(Arc<CallFinished>),
     /// The tool lists have changed. Sent after the snapshot was replaced, so a subscriber that reads now sees the new
@@ -46,6 +48,46 @@ pub enum RegistryNotice {
         /// Parameters as the source sent them.
         params: Option<Arc<RawValue>>,
     },
+}
+
+/// A source that failed or recovered.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct SourceTransitionNotice {
+    /// The source.
+    pub source: SourceId,
+    /// Whether it failed or recovered.
+    pub transition: SourceTransition,
+    /// Start of the failing discovery, or time of the successful one.
+    pub at: Timestamp,
+    /// Set if it failed.
+    pub error: Option<ErrorSummary>,
+    /// Start of the failures, if it recovered from them.
+    pub failing_since: Option<Timestamp>,
+    /// Description in one line.
+    pub text: String,
+}
+
+impl SourceTransitionNotice {
+    /// Compares two statuses of a source; `None` if it works or fails as before.
+    pub(crate) fn between(
+        source: &SourceId,
+        before: &SourceStatus,
+        after: &SourceStatus,
+    ) -> Option<SourceTransitionNotice> {
+        let transition = SourceTransition::between(before, after)?;
+        let error = after.last_error.clone();
+        let (at, text) = match transition {
+            SourceTransition::Failed => {
+                let reason = error.as_ref().map_or("unknown reason", |error| error.message.as_str());
+                (after.failing_since, format!("`{source}` failed: {reason}"))
+            }
+            SourceTransition::Recovered => (after.checked_at, format!("`{source}` recovered")),
+        };
+        let (source, at) = (source.clone(), at.unwrap_or(after.started_at));
+        let failing_since = before.failing_since;
+        Some(SourceTransitionNotice { source, transition, at, error, failing_since, text })
+    }
 }
 
 /// Stage of a running discovery.
@@ -121,6 +163,50 @@ pub enum RefreshStatus {
     Failed,
     /// The source is disabled and was not contacted.
     Disabled,
+}
+
+/// Totals of a refresh of several sources.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[non_exhaustive]
+pub struct RefreshTotals {
+    /// Number of sources.
+    pub sources: usize,
+    /// Sources whose list is up to date: `success`, `unchanged` or `fresh`.
+    pub succeeded: usize,
+    /// Sources whose discovery failed.
+    pub failed: usize,
+    /// Sources that are disabled.
+    pub disabled: usize,
+    /// Sources that were contacted.
+    pub contacted: usize,
+    /// Tools that were added.
+    pub added: usize,
+    /// Tools that changed.
+    pub changed: usize,
+    /// Tools that were removed.
+    pub removed: usize,
+    /// Tools that are as before.
+    pub unchanged: usize,
+}
+
+impl RefreshTotals {
+    /// Adds up outcomes.
+    pub fn new(outcomes: &[RefreshOutcome]) -> RefreshTotals {
+        let mut totals = RefreshTotals { sources: outcomes.len(), ..RefreshTotals::default() };
+        for outcome in outcomes {
+            match outcome.status {
+                RefreshStatus::Success | RefreshStatus::Unchanged | RefreshStatus::Fresh => totals.succeeded += 1,
+                RefreshStatus::Failed => totals.failed += 1,
+                RefreshStatus::Disabled => totals.disabled += 1,
+            }
+            totals.contacted += usize::from(outcome.contacted);
+            totals.added += outcome.added.len();
+            totals.changed += outcome.changed.len();
+            totals.removed += outcome.removed.len();
+            totals.unchanged += outcome.unchanged;
+        }
+        totals
+    }
 }
 
 impl RefreshStatus {

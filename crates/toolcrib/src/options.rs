@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use toolcrib_core::inventory::Actor;
 use toolcrib_core::manifest::ToolLimits;
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::{Code, Error, Result, SourceId};
@@ -47,6 +48,8 @@ pub struct RegistryOptions {
     pub environment: Vec<(String, String)>,
     /// Trust in the project's configuration file.
     pub trust: Trust,
+    /// Actor of discoveries that name none of their own, such as `cli` for a command; `None` for `system`.
+    pub actor: Option<Actor>,
     /// Parent trace for work that has none of its own, e.g. the span of the running CLI command.
     pub trace: Option<Trace>,
     /// Queue of finished spans for export. When set, every request to a source carries trace context.
@@ -106,6 +109,7 @@ impl Default for RegistryOptions {
             revalidate: true,
             environment: override_variables(),
             trust: Trust::default(),
+            actor: None,
             trace: None,
             span_queue: None,
         }

@@ -21,6 +21,7 @@ use futures_util::future::join_all;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 use toolcrib_core::freshness::Freshness;
+use toolcrib_core::inventory::Actor;
 use toolcrib_core::{Code, Error, Result, Source, SourceId};
 use tracing::field::display;
 
@@ -34,7 +35,7 @@ use crate::tasks::Tasks;
 use crate::trace::Trace;
 use discovery::Discoverer;
 
-pub use crate::notice::{RefreshOutcome, RefreshStatus};
+pub use crate::notice::{RefreshOutcome, RefreshStatus, RefreshTotals};
 pub use due_sources::{BackoffPolicy, ConnectionAfterDiscovery, PendingDiscovery, PendingSource, RequiredFreshness};
 
 /// Which sources to refresh, and how. The default refreshes all sources that are not fresh.
@@ -46,7 +47,16 @@ pub struct Refresh {
     pub force: bool,
     /// Keep the connection of the discovery open, because a call follows.
     pub keep_connection: bool,
-    /// Trace that the refresh belongs to.
+    /// Client that asked for it, and the trace that it belongs to.
+    pub requester: Requester,
+}
+
+/// On whose behalf sources are discovered: actor of the records that follow, and trace of the log events and spans.
+#[derive(Debug, Clone, Default)]
+pub struct Requester {
+    /// Who asked; `None` for the actor in the options of the registry, or else `system`.
+    pub actor: Option<Actor>,
+    /// Trace of the request; `None` for that in the options of the registry, or else a new one.
     pub trace: Option<Trace>,
 }
 
@@ -122,12 +132,21 @@ impl Refresher {
             monitoring: monitoring.clone(),
             options,
             tokenizer_preload: std::sync::Once::new(),
+            recording: tokio::sync::Mutex::default(),
         };
         Refresher { state, monitoring, discoverer, tasks, in_flight, permits }
     }
 
     /// See [`Registry::refresh`].
-    pub(crate) async fn refresh(self: &Arc<Self>, refresh: Refresh) -> Vec<RefreshOutcome> {
+    pub(crate) async fn refresh(self: &Arc<Self>, mut refresh: Refresh) -> Vec<RefreshOutcome> {
+        refresh.requester = self.complete(refresh.requester);
+        // The trace id is in the span too, for events further down that know no trace, such as a changed catalogue.
+        let span = tracing::info_span!("refresh", trace_id = refresh.requester.trace.as_ref().map(|trace| display(trace.id())));
+        tracing::Instrument::instrument(self.refresh_sources(refresh), span).await
+    }
+
+    /// The steps of `refresh`, for a complete requester.
+    async fn refresh_sources(self: &Arc<Self>, refresh: Refresh) -> Vec<RefreshOutcome> {
         if refresh.force
             && let Err(error) = self.state.catch_up().await
         {
@@ -144,7 +163,7 @@ impl Refresher {
         // Each source once, and outcomes in the order of the ids, whatever the order of the request.
         ids.sort();
         ids.dedup();
-        self.log_discovery_start(&ids, refresh.force, refresh.trace.as_ref());
+        self.log_discovery_start(&ids, refresh.force, refresh.requester.trace.as_ref());
         let mut outcomes = join_all(ids.into_iter().map(|id| self.clone().refresh_source(id, refresh.clone()))).await;
         outcomes.sort_by(|a, b| a.source.cmp(&b.source));
         outcomes
@@ -167,12 +186,20 @@ impl Refresher {
         ids.filter(|id| snapshot.freshness(id, now) != Freshness::Fresh).cloned().collect()
     }
 
+    /// Fills in what a requester leaves out: all discoveries and log events of one request share a trace.
+    fn complete(&self, requester: Requester) -> Requester {
+        let Requester { actor, trace } = requester;
+        let trace = self.monitoring.parent_trace(trace.as_ref()).cloned().unwrap_or_else(Trace::log_only);
+        let actor = actor.or_else(|| self.discoverer.options.actor.clone()).unwrap_or_else(Actor::system);
+        Requester { actor: Some(actor), trace: Some(trace) }
+    }
+
     /// Logs the number of servers that a refresh is about to contact.
     fn log_discovery_start(&self, ids: &[SourceId], force: bool, trace: Option<&Trace>) {
         let snapshot = self.state.snapshot();
         let servers = ids.iter().filter(|id| self.will_contact(&snapshot, id, force)).count();
         if servers > 0 {
-            let trace_id = self.monitoring.parent_trace(trace).map(|trace| display(trace.id()));
+            let trace_id = trace.map(|trace| display(trace.id()));
             tracing::info!(trace_id, server_count = servers, "tools.discovery.started");
         }
     }
@@ -236,7 +263,7 @@ impl Refresher {
         let hit = freshness == Freshness::Fresh;
         self.monitoring.usage.count_lookup(id, hit);
         self.monitoring.metrics.record_lookup(id, hit);
-        let trace_id = self.monitoring.parent_trace(trace).map(|trace| display(trace.id()));
+        let trace_id = trace.map(|trace| display(trace.id()));
         if hit {
             tracing::info!(trace_id, server_name = %id, "tools.cache.hit");
         } else {
@@ -261,7 +288,7 @@ impl Refresher {
         }
         if !refresh.force && snapshot.freshness(&id, self.state.now()) == Freshness::Fresh {
             let outcome = RefreshOutcome { status: RefreshStatus::Fresh, ..self.discoverer.current_outcome(&id, None) };
-            self.discoverer.record_fresh_span(&source, &outcome, refresh.trace.as_ref());
+            self.discoverer.record_fresh_span(&source, &outcome, refresh.requester.trace.as_ref());
             return outcome;
         }
         // The receiver fails only if the registry closes before the discovery ends.

@@ -56,7 +56,7 @@ use token_counts::TokenCounter;
 
 pub use crate::breaker::{BreakerState, BreakerView};
 pub use crate::maintenance::StoreHealth;
-pub use crate::notice::{DiscoveryStage, FeatureOutcome, RegistryNotice};
+pub use crate::notice::{DiscoveryStage, FeatureOutcome, RegistryNotice, SourceTransitionNotice};
 pub use crate::options::{RegistryOptions, Trust, UntrustedFile};
 pub use access_tokens::{AccessTokens, CreatedToken, TokenView, random_secret, random_token};
 pub use api_requirements::{ApiRequirements, ApiServer, MissingScheme, api_requirements};

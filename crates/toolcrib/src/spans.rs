@@ -135,10 +135,12 @@ impl SpanQueue {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// Starts a span, as a child of `parent` or as the root of a new trace. Without `parent_based`, the trace id alone
+    /// Starts a span, as a child of `parent` or as the root of a new trace. A parent of the log only is no span, and gives
+    /// the root its trace id. Without `parent_based`, the trace id alone
     /// decides, so all processes with the same ratio decide alike.
     pub fn start_trace(&self, parent: Option<&Trace>) -> Trace {
         let trace = match parent {
+            Some(log) if log.is_log_only() => Trace::start_within(log),
             Some(parent) if self.sampler.parent_based => return parent.child(),
             Some(parent) => parent.child(),
             None => Trace::start(),

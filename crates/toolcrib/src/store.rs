@@ -379,6 +379,38 @@ pub struct DiscoveryCheck {
     pub tool_count: Option<usize>,
     /// Set if the attempt failed.
     pub error: Option<ErrorSummary>,
+    /// Set if the source failed or recovered with this attempt; versions before stored none.
+    #[serde(default)]
+    pub transition: Option<SourceTransition>,
+}
+
+/// Change of a source between working and failing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SourceTransition {
+    /// The first failure after a success, or the first attempt of all failed.
+    Failed,
+    /// The first success after a failure.
+    Recovered,
+}
+
+impl SourceTransition {
+    /// Name in JSON and of the live event.
+    pub fn name(self) -> &'static str {
+        match self {
+            SourceTransition::Failed => "failed",
+            SourceTransition::Recovered => "recovered",
+        }
+    }
+
+    /// Returns the transition between two statuses of a source, in this order.
+    pub fn between(before: &SourceStatus, after: &SourceStatus) -> Option<SourceTransition> {
+        match (before.failures, after.failures) {
+            (0, 1..) => Some(SourceTransition::Failed),
+            (1.., 0) => Some(SourceTransition::Recovered),
+            (0, 0) | (1.., 1..) => None,
+        }
+    }
 }
 
 /// Calls of one tool.

@@ -524,7 +524,8 @@ fn status_started_at(time: i64) -> SourceStatus {
 }
 
 fn check(source: &str, time: i64) -> DiscoveryCheck {
-    DiscoveryCheck { source: id(source), at: Timestamp(time), duration_ms: 3, tool_count: Some(2), error: None }
+    let source = id(source);
+    DiscoveryCheck { source, at: Timestamp(time), duration_ms: 3, tool_count: Some(2), error: None, transition: None }
 }
 
 fn failure(message: &str) -> ErrorSummary {

@@ -14,10 +14,11 @@ mod report;
 use clap::{ArgGroup, Args};
 use serde_json::{Map, Value, json};
 use toolcrib::config::show::mask_literals;
-use toolcrib::config::{ConfigDiagnostic, parse_source};
+use toolcrib::config::{ConfigDiagnostic, parse_source_resolved};
 use toolcrib::config_file::working_directory;
 use toolcrib::refresh::RefreshStatus;
 use toolcrib::registry::DeclareOutcome;
+use toolcrib::secret::resolve_variables;
 use toolcrib::{Code, Error, Refresh, Result, Source};
 
 use crate::arguments::CommonArguments;
@@ -172,7 +173,8 @@ fn source_from_arguments(arguments: &Arguments) -> Result<Source> {
         keys["auth"] = json!({ "bearer": token });
     }
     // Relative paths of the declaration are resolved against the current directory, as in a file beside it.
-    parse_source(&arguments.name, &keys, &working_directory()?).map_err(|faults| invalid_declaration(&faults))
+    parse_source_resolved(&arguments.name, &keys, &working_directory()?, &resolve_variables)
+        .map_err(|faults| invalid_declaration(&faults))
 }
 
 /// Joins the faults to one error, without the file positions, which mean nothing for a command line.

@@ -14,7 +14,7 @@ use toolcrib::catalog::render::Format;
 use toolcrib::catalog::search::{Hit, Query};
 use toolcrib::catalog::summary::SummaryBudget;
 use toolcrib::refresh::RefreshStatus;
-use toolcrib::{Code, Error, RefreshOutcome, Registry, RequiredFreshness, Result};
+use toolcrib::{Code, Error, RefreshOutcome, Registry, Requester, RequiredFreshness, Result};
 use toolcrib_demo::rest_api::{STAFF_TOKEN, ShopApi};
 use toolcrib_demo::sandbox::DemoSandbox;
 
@@ -117,7 +117,7 @@ impl Demo {
         let outcomes = progress::show_progress(
             registry,
             self.quiet,
-            registry.refresher().ensure_freshness(RequiredFreshness::Discovered, None),
+            registry.refresher().ensure_freshness(RequiredFreshness::Discovered, None, Requester::default()),
         )
         .await;
         if let Some(failed) = outcomes.iter().find(|outcome| outcome.status == RefreshStatus::Failed) {
@@ -200,7 +200,7 @@ impl Demo {
         let before = self.sandbox.server_starts();
         let started_at = Instant::now();
         let reopened = self.sandbox.open_registry().await?;
-        reopened.refresher().ensure_freshness(RequiredFreshness::Discovered, None).await;
+        reopened.refresher().ensure_freshness(RequiredFreshness::Discovered, None, Requester::default()).await;
         // The same catalogue renders to the same bytes, across a restart, too.
         let is_identical = reopened.view(&CliSession::caller()).render(Format::Mcp)? == list;
         let elapsed = started_at.elapsed();

@@ -12,16 +12,18 @@
 
 use std::collections::BTreeSet;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde_json::json;
+use toolcrib::cloud_event::CloudEvent;
 use toolcrib::core::text::sanitize_truncated;
 use toolcrib::core::time::TimeSpec;
 use toolcrib::core::{SourceId, Timestamp};
 use toolcrib::registry::{HistoryQuery, HistoryRecord};
-use toolcrib::store::DiscoveryCheck;
+use toolcrib::store::{DiscoveryCheck, SourceTransition};
 use toolcrib::{Result, clock::Clock};
 
 use crate::arguments::CommonArguments;
+use crate::output;
 use crate::plural::pluralize;
 use crate::session::CliSession;
 
@@ -32,6 +34,7 @@ use crate::session::CliSession;
   toolcrib history --source github --limit 20
   toolcrib history --tool github__create_issue --json
   toolcrib history --checks --source github
+  toolcrib history --since 1d --format cloudevents
 
 Sources that were removed keep their history.")]
 pub(crate) struct Arguments {
@@ -50,22 +53,51 @@ pub(crate) struct Arguments {
     /// The last hundred discoveries of each source instead, newest first
     #[arg(long)]
     checks: bool,
+    /// `table`, `json` (as `--json`), or `cloudevents`: a JSON array of CloudEvents 1.0
+    #[arg(long, value_enum, default_value_t)]
+    format: HistoryFormat,
+}
+
+/// Form of the output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+enum HistoryFormat {
+    #[default]
+    Table,
+    Json,
+    #[value(name = "cloudevents")]
+    CloudEvents,
 }
 
 /// Loads and prints the entries.
 pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<()> {
     let session = CliSession::open_offline(common).await?;
+    let format = arguments.format;
     let (report, text) = session
         .run_and_close(async |session| {
+            let store = session.registry.history().store_uri();
+            let is_cloud = format == HistoryFormat::CloudEvents;
             if arguments.checks {
                 let checks = load_checks(session, &arguments).await?;
-                return Ok((json!({ "checks": checks }), render_checks(&checks)));
+                let report = if is_cloud {
+                    json!(checks.iter().map(|check| CloudEvent::from_check(&store, check)).collect::<Vec<_>>())
+                } else {
+                    json!({ "checks": checks })
+                };
+                return Ok((report, render_checks(&checks)));
             }
             let records = load_records(session, &arguments).await?;
-            Ok((json!({ "records": records }), render_records(&records)))
+            let report = if is_cloud {
+                json!(records.iter().map(|record| CloudEvent::from_record(&store, record)).collect::<Vec<_>>())
+            } else {
+                json!({ "records": records })
+            };
+            Ok((report, render_records(&records)))
         })
         .await?;
-    common.print(&report, || text)
+    match format {
+        HistoryFormat::Table => common.print(&report, || text),
+        HistoryFormat::Json | HistoryFormat::CloudEvents => output::print_json(&report),
+    }
 }
 
 /// Loads the latest matching journal records, oldest first.
@@ -143,7 +175,11 @@ fn render_checks(checks: &[DiscoveryCheck]) -> String {
     let line = |check: &DiscoveryCheck| {
         let result = match (&check.error, check.tool_count) {
             (Some(failure), _) => format!("failed: {}", failure.message),
-            (None, count) => pluralize(count.unwrap_or(0), "tool"),
+            (None, count) => {
+                let tools = pluralize(count.unwrap_or(0), "tool");
+                let recovered = check.transition == Some(SourceTransition::Recovered);
+                if recovered { format!("recovered: {tools}") } else { tools }
+            }
         };
         format!(
             "{}  {:<widest$}  {:>6} ms  {result}",

@@ -9,7 +9,7 @@ use serde_json::json;
 use toolcrib::core::delta::ToolRename;
 use toolcrib::core::features::ByFeatureKind;
 use toolcrib::core::inventory::history::{describe_change, describe_feature_changes};
-use toolcrib::refresh::RefreshStatus;
+use toolcrib::refresh::{RefreshStatus, RefreshTotals};
 use toolcrib::{Refresh, RefreshOutcome, Result};
 
 use crate::arguments::CommonArguments;
@@ -42,10 +42,13 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
     let refresh = Refresh { sources, force: arguments.force, ..Refresh::default() };
     let outcomes = progress::show_progress(&session.registry, common.quiet, session.registry.refresh(refresh)).await;
     if common.json {
-        output::print_json(&json!({ "results": outcomes }))?;
+        output::print_json(&json!({ "results": outcomes, "totals": RefreshTotals::new(&outcomes) }))?;
     } else {
         for outcome in &outcomes {
             output::print_line(&render_outcome(outcome))?;
+        }
+        if outcomes.len() > 1 {
+            output::print_line(&render_totals(&RefreshTotals::new(&outcomes)))?;
         }
         if outcomes.is_empty() && !session.is_damaged() {
             output::print_line("no sources yet; `toolcrib add NAME -- COMMAND` declares one")?;
@@ -54,6 +57,15 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
     session.close().await;
     let failed = outcomes.iter().any(|outcome| outcome.status == RefreshStatus::Failed);
     Ok(if failed { CommandOutcome::Failure } else { CommandOutcome::Success })
+}
+
+/// Renders the totals: `3 sources: 2 succeeded, 1 failed; 14 tools added, 0 changed, 2 removed`.
+fn render_totals(totals: &RefreshTotals) -> String {
+    let RefreshTotals { succeeded, failed, disabled, added, changed, removed, .. } = totals;
+    let sources = plural::pluralize(totals.sources, "source");
+    let disabled = if *disabled > 0 { format!(", {disabled} disabled") } else { String::new() };
+    let added = plural::pluralize(*added, "tool");
+    format!("{sources}: {succeeded} succeeded, {failed} failed{disabled}; {added} added, {changed} changed, {removed} removed")
 }
 
 /// Renders the outcome for one source: counts, and the tools that were added, changed, removed or renamed.

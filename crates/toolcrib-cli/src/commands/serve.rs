@@ -15,7 +15,7 @@ use serde_json::json;
 use tokio::net::TcpListener;
 use toolcrib::catalog::token_count;
 use toolcrib::config::WarmPolicy;
-use toolcrib::{Code, Error, Registry, Result};
+use toolcrib::{Code, Error, Registry, Requester, Result};
 use toolcrib_server::{HttpServer, McpService, ServerConfig, bind};
 
 use crate::arguments::CommonArguments;
@@ -93,7 +93,7 @@ async fn serve(
 /// With `warm: start`, starts a background refresh of missing and stale tool lists before the first request.
 pub(super) fn warm_at_start(registry: &Registry) {
     if registry.configuration().warm() == WarmPolicy::Start {
-        registry.refresher().refresh_in_background();
+        registry.refresher().refresh_in_background(Requester::default());
     }
 }
 

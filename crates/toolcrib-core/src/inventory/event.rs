@@ -127,8 +127,9 @@ pub struct Record {
     pub event: Event,
 }
 
-/// Originator of an event: `cli`, `config`, `refresh`, `rest` or `rest:TOKEN_NAME`, or a name given by an embedding
-/// program.
+/// Originator of an event: `cli`, `config`, `rest` or `rest:TOKEN_NAME`, `mcp` or `mcp:CLIENT`, a name given by an
+/// embedding program, or `system` where nobody asked, as for a scheduled discovery. Versions before wrote `refresh` for
+/// all discoveries.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Actor(String);
@@ -151,9 +152,9 @@ impl Actor {
         Actor("config".into())
     }
 
-    /// Actor of changes by a discovery.
-    pub fn refresh() -> Actor {
-        Actor("refresh".into())
+    /// Actor of changes that no client asked for, such as those found by a scheduled discovery.
+    pub fn system() -> Actor {
+        Actor("system".into())
     }
 
     pub fn as_str(&self) -> &str {

@@ -4,6 +4,7 @@
 //! GitHub        github
 //! My-Server     my_server
 //! --x--y--      x_y
+//! x × 40         x × 23, `_` and 8 hexadecimal digits of the SHA-256 of the name
 //! 日本           rejected: no letter or digit of a-z, 0-9
 //! call_tool     rejected: a name of Toolcrib's own
 //! ```
@@ -43,8 +44,8 @@ impl SourceId {
         Err(Error::new(Code::ConfigInvalid, message))
     }
 
-    /// Normalises the name of a source: lower case, runs of other characters become `_`. Rejects reserved names.
-    /// For names that users choose. Fails with `CONFIG_INVALID` and the reason.
+    /// Normalises the name of a source: lower case, runs of other characters become `_`. Cuts a long one, and rejects
+    /// reserved names. For names that users choose. Fails with `CONFIG_INVALID` and the reason.
     pub fn from_name(name: &str) -> Result<SourceId> {
         let id = SourceId::normalize_name(name)?;
         if id == SourceId::embedded() {
@@ -63,9 +64,8 @@ impl SourceId {
         let words = name.to_lowercase();
         let mut words: Vec<&str> = words.split(|character: char| !character.is_ascii_alphanumeric()).collect();
         words.retain(|word| !word.is_empty());
-        let mut id = if words.is_empty() { "source".to_owned() } else { words.join("_") };
-        id.truncate(MAX_SOURCE_ID_LEN - 9);
-        SourceId(format!("{}_{}", id.trim_end_matches('_'), Fingerprint::digest(name).short_hex(8)).into())
+        let id = if words.is_empty() { "source".to_owned() } else { words.join("_") };
+        SourceId(cut_id(&id, name).into())
     }
 
     /// Normalises a name; accepts the id of embedded tools.
@@ -84,7 +84,7 @@ impl SourceId {
         };
         match id {
             "" => reject("it has no letter or digit of a-z, 0-9"),
-            _ if id.len() > MAX_SOURCE_ID_LEN => reject("its id would be longer than 32 characters"),
+            _ if id.len() > MAX_SOURCE_ID_LEN => Ok(SourceId(cut_id(id, name).into())),
             _ if RESERVED_IDS.contains(&id) => reject("that name is reserved"),
             _ => Ok(SourceId(id.into())),
         }
@@ -93,6 +93,14 @@ impl SourceId {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+}
+
+/// Cuts the normalised form of a name and appends a hash of the name as given, so that names with the same beginning
+/// get different ids. At most [`MAX_SOURCE_ID_LEN`] characters.
+fn cut_id(id: &str, name: &str) -> String {
+    const HASH_LEN: usize = 8;
+    let cut = id.get(..MAX_SOURCE_ID_LEN - HASH_LEN - 1).unwrap_or(id);
+    format!("{}_{}", cut.trim_end_matches('_'), Fingerprint::digest(name).short_hex(HASH_LEN))
 }
 
 /// Shortens a rejected name for messages.
@@ -136,8 +144,26 @@ mod tests {
     }
 
     #[test]
+    fn long_names_are_cut_and_end_in_a_hash_of_the_name() {
+        let limit = "x".repeat(32);
+        assert_eq!(SourceId::from_name(&limit).unwrap().as_str(), limit);
+        // The cut would end in `_` here, before that of the hash.
+        let long = format!("{}-and more", "X".repeat(22));
+        let hash = Fingerprint::digest(&long).short_hex(8);
+        let id = SourceId::from_name(&long).unwrap();
+        assert_eq!(id.as_str(), format!("{}_{hash}", "x".repeat(22)));
+        assert_eq!(SourceId::parse(id.as_str()).unwrap(), id, "a cut id is an id");
+        for (name, other) in [("y".repeat(33), "y".repeat(34)), ("Y".repeat(40), "y".repeat(40))] {
+            let (id, other) = (SourceId::from_name(&name).unwrap(), SourceId::from_name(&other).unwrap());
+            assert!(id != other && id.as_str().len() == 32 && SourceId::parse(id.as_str()).is_ok(), "{id} {other}");
+        }
+        let message = SourceId::parse(&long).unwrap_err().message;
+        assert!(message.ends_with(&format!("is not a source id; did you mean `{id}`?")), "{message}");
+    }
+
+    #[test]
     fn invalid_names_and_ids_are_rejected() {
-        for name in ["", "---", "日本", "call_tool", "Search-Tools", "Embedded", &"x".repeat(33)] {
+        for name in ["", "---", "日本", "call_tool", "Search-Tools", "Embedded"] {
             assert_eq!(SourceId::from_name(name).unwrap_err().code, Code::ConfigInvalid, "{name}");
         }
         assert_eq!(

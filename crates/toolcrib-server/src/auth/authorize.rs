@@ -19,7 +19,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use futures_util::StreamExt;
 use serde_json::json;
 use toolcrib::core::fingerprint::Fingerprint;
-use toolcrib::{Code, Error, Result, Trace};
+use toolcrib::{Code, Error, Requester, Result, Trace};
 
 use super::{AuthenticatedClient, ConnectionPeer, Locality, Permission, Role, login};
 use crate::rest::{ApiError, read_body};
@@ -77,6 +77,13 @@ pub(crate) struct AuthorizedRequest {
     pub(crate) app: AppState,
     pub(crate) client: AuthenticatedClient,
     pub(crate) trace: Option<Trace>,
+}
+
+impl AuthorizedRequest {
+    /// On whose behalf the request discovers sources.
+    pub(crate) fn requester(&self) -> Requester {
+        Requester { actor: Some(self.client.actor()), trace: self.trace.clone() }
+    }
 }
 
 impl FromRequestParts<AppState> for AuthorizedRequest {

@@ -4,7 +4,7 @@
 //! A redirect after a POST keeps a reload of the page from submitting the form again. The CSRF token has been checked
 //! by the authorization layer.
 
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use axum::response::Redirect;
 use toolcrib::core::text::sanitize_truncated;
 use toolcrib::registry::{EnableTarget, EnabledState};
@@ -15,7 +15,6 @@ use super::add_form;
 use super::form_data::FormData;
 use crate::auth::AuthorizedRequest;
 use crate::rest::{ApiError, declare_source, find_source_id, remove_source};
-use crate::state::AppState;
 
 /// Declares a source and discovers it. If the discovery fails, the source stays and its page shows the error.
 pub(super) async fn add_source(request: AuthorizedRequest, form_data: FormData) -> Result<Redirect, ApiError> {
@@ -30,15 +29,21 @@ pub(super) async fn add_source(request: AuthorizedRequest, form_data: FormData) 
 }
 
 /// Refreshes all sources. Waits until all discoveries have ended; their outcomes are on the page.
-pub(super) async fn refresh_all(State(app): State<AppState>) -> Redirect {
-    app.registry.refresh(Refresh { force: true, ..Refresh::default() }).await;
+pub(super) async fn refresh_all(request: AuthorizedRequest) -> Redirect {
+    let refresh = Refresh { force: true, requester: request.requester(), ..Refresh::default() };
+    request.app.registry.refresh(refresh).await;
     Redirect::to("/sources")
 }
 
 /// Refreshes one source. A failure is shown on its page.
-pub(super) async fn refresh_source(State(app): State<AppState>, Path(id): Path<String>) -> Result<Redirect, ApiError> {
-    let id = find_source_id(&app.registry, &id)?;
-    app.registry.refresh(Refresh { sources: Some(vec![id.clone()]), force: true, ..Refresh::default() }).await;
+pub(super) async fn refresh_source(
+    request: AuthorizedRequest,
+    Path(id): Path<String>,
+) -> Result<Redirect, ApiError> {
+    let id = find_source_id(&request.app.registry, &id)?;
+    let requester = request.requester();
+    let refresh = Refresh { sources: Some(vec![id.clone()]), force: true, requester, ..Refresh::default() };
+    request.app.registry.refresh(refresh).await;
     Ok(Redirect::to(&format!("/sources/{id}")))
 }
 

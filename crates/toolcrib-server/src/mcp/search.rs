@@ -42,7 +42,7 @@ impl McpService {
             Err(error) => return invalid_arguments(SEARCH_TOOLS, &describe_error(&error)),
         };
         // Waits only if nothing was ever discovered, for a search in an empty catalogue would be pointless.
-        self.refresh_in_background().await;
+        self.refresh_in_background(request).await;
         let limit = match parse_limit(&arguments.limit) {
             None => DEFAULT_SEARCH_LIMIT,
             Some(0) => MAX_SEARCH_HITS,

@@ -11,8 +11,8 @@ use toolcrib::{Registry, RequiredFreshness};
 use toolcrib_mcp::Era;
 use toolcrib_mcp::server::McpRequest;
 
-use super::McpService;
 use super::client_state::ClientList;
+use super::{McpService, peer_requester};
 use super::response::{McpResult, invalid_params, list_result, parse_params};
 use crate::page_cursor::{decode_cursor, encode_cursor};
 
@@ -35,9 +35,9 @@ impl McpService {
         let ListParams { cursor } = parse_params(request.params.as_deref())?;
         // The meta tools do not depend on the sources, so a list in search mode never waits.
         if self.effective_mode(&request.peer) == ExposeMode::Search {
-            self.registry.refresher().refresh_in_background();
+            self.registry.refresher().refresh_in_background(peer_requester(&request.extensions, &request.peer));
         } else {
-            self.refresh_in_background().await;
+            self.refresh_in_background(request).await;
         }
         let listings = self.listings(&request.extensions);
         let list = listings.tool_list(self.listing_mode(&request.peer, &listings).await).await;
@@ -63,11 +63,14 @@ impl McpService {
 
     /// Starts a background refresh of missing and stale sources. When no source was ever discovered, waits up to
     /// [`EMPTY_LIST_TIMEOUT`] for the first results; clients learn of later ones by `tools/list_changed`.
-    pub(super) async fn refresh_in_background(&self) {
+    pub(super) async fn refresh_in_background(&self, request: &McpRequest) {
+        let refresher = self.registry.refresher();
+        let requester = peer_requester(&request.extensions, &request.peer);
         if self.is_undiscovered() {
-            self.registry.refresher().ensure_freshness_within(RequiredFreshness::Discovered, EMPTY_LIST_TIMEOUT).await;
+            let required = RequiredFreshness::Discovered;
+            refresher.ensure_freshness_within(required, EMPTY_LIST_TIMEOUT, requester.clone()).await;
         }
-        self.registry.refresher().refresh_in_background();
+        refresher.refresh_in_background(requester);
     }
 
     /// True when there are enabled sources with a connection and none of them was ever discovered.

@@ -28,7 +28,7 @@ use super::client_state::{ClientList, ClientStates};
 use super::listing_cache::ListingMode;
 use super::response::{McpResult, invalid_params, list_result, parse_params, to_raw};
 use super::tools_list::{ListParams, cache_hints};
-use super::{request_caller, request_principal};
+use super::{peer_actor, request_caller, request_principal};
 use crate::page_cursor::{decode_cursor, encode_cursor};
 
 /// Prompts, resources, completions and subscriptions: the requests that are answered by one source, and the lists of all
@@ -228,6 +228,7 @@ pub(super) fn set_text_field(fields: &mut RawFields, key: &str, value: &str) {
 /// Returns the context of a request to a source on behalf of the client.
 pub(super) fn client_context(request: &McpRequest) -> CallContext {
     CallContext {
+        actor: Some(peer_actor(&request.extensions, &request.peer)),
         caller: request_caller(&request.extensions, request.peer.name.as_deref()),
         cancel: request.cancel.clone(),
         cancel_reason: Some(request.client.cancel_reason()),

@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use toolcrib::config::WarmPolicy;
-use toolcrib_mcp::server::McpPeer;
+use toolcrib_mcp::server::{McpPeer, McpRequest};
 
-use super::McpService;
+use super::{McpService, peer_requester};
 
 /// Without a session it is unknown whether a request is the first of its client. One counts as such once per interval.
 const FIRST_REQUEST_INTERVAL: Duration = Duration::from_secs(60);
@@ -30,17 +30,18 @@ impl StatelessClients {
 
 impl McpService {
     /// Warms up at `initialize` and `server/discover`.
-    pub(super) fn warm_on_handshake(&self) {
+    pub(super) fn warm_on_handshake(&self, peer: &McpPeer) {
         if self.registry.configuration().warm() == WarmPolicy::Client {
-            self.registry.refresher().refresh_in_background();
+            self.registry.refresher().refresh_in_background(peer_requester(&peer.extensions, peer));
         }
     }
 
     /// Warms up at any other request: a stateless client of protocol 2026-07-28 may start with any method.
-    pub(super) fn warm_on_request(&self, peer: &McpPeer) {
+    pub(super) fn warm_on_request(&self, request: &McpRequest) {
+        let peer = &request.peer;
         let may_be_first = peer.is_stateless && self.registry.configuration().warm() == WarmPolicy::Client;
         if may_be_first && self.stateless_clients.counts_as_first(Instant::now()) {
-            self.registry.refresher().refresh_in_background();
+            self.registry.refresher().refresh_in_background(peer_requester(&request.extensions, peer));
         }
     }
 }

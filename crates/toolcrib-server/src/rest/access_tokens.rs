@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use toolcrib::core::access::Role;
 use toolcrib::core::text::sanitize_truncated;
 use toolcrib::core::time::parse_long_duration;
-use toolcrib::{Code, Error};
+use toolcrib::{Code, Error, Result};
 
 use super::body::JsonBody;
 use super::error::ApiResult;
@@ -19,8 +19,9 @@ use super::openapi_schema::{
     array_of, boolean, closed, described, nullable, object_schema, partial_object, string_enum, text, timestamp,
     with_optional,
 };
+use super::precondition::{IfMatch, token_etag};
 use super::query::PathParam;
-use super::response::{created_json, ok_json};
+use super::response::{created_json, ok_json, tagged_json};
 use super::route::{ApiRoute, schema_ref};
 use crate::auth::AuthorizedRequest;
 
@@ -40,15 +41,19 @@ pub(super) fn routes() -> Vec<ApiRoute> {
         with_id(ApiRoute::new("GET", "/api/tokens/{id}", "get_token", get(get_token)))
             .summary("One token, without its secret")
             .json_response(200, "Token", "The token")
+            .tagged(200)
             .error_responses(&[400, 404]),
         with_id(ApiRoute::new("PATCH", "/api/tokens/{id}", "change_token", patch(change_token)))
             .summary("Change the name or role of a token")
             .optional_body("TokenChange")
             .json_response(200, "Token", "The token as it is now")
+            .tagged(200)
+            .precondition()
             .error_responses(&[400, 404, 409, 413, 415, 503]),
         with_id(ApiRoute::new("DELETE", "/api/tokens/{id}", "revoke_token", delete(revoke_token)))
             .summary("Revoke a token; it is rejected from now on")
             .response(204, json!({ "description": "The token was revoked" }))
+            .precondition()
             .error_responses(&[400, 404, 503]),
     ]
 }
@@ -103,7 +108,8 @@ async fn list_tokens(request: AuthorizedRequest) -> ApiResult {
 
 /// `GET /api/tokens/{id}`.
 async fn get_token(request: AuthorizedRequest, PathParam(name): PathParam) -> ApiResult {
-    ok_json(&request.app.registry.tokens().get(&name)?)
+    let token = request.app.registry.tokens().get(&name)?;
+    tagged_json(&token, token_etag(&token))
 }
 
 /// `POST /api/tokens`.
@@ -125,14 +131,24 @@ async fn create_token(request: AuthorizedRequest, JsonBody(new): JsonBody<Create
 async fn change_token(
     request: AuthorizedRequest,
     PathParam(name): PathParam,
+    if_match: IfMatch,
     JsonBody(change): JsonBody<ChangeTokenBody>,
 ) -> ApiResult {
     let tokens = request.app.registry.tokens();
-    ok_json(&tokens.change(&name, change.name, change.role, request.client.actor()).await?)
+    check_token(&request, &name, &if_match)?;
+    let token = tokens.change(&name, change.name, change.role, request.client.actor()).await?;
+    tagged_json(&token, token_etag(&token))
 }
 
 /// `DELETE /api/tokens/{id}`.
-async fn revoke_token(request: AuthorizedRequest, PathParam(name): PathParam) -> ApiResult {
+async fn revoke_token(request: AuthorizedRequest, PathParam(name): PathParam, if_match: IfMatch) -> ApiResult {
+    check_token(&request, &name, &if_match)?;
     request.app.registry.tokens().revoke(&name, request.client.actor()).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// Fails if a token has changed since the client read it.
+fn check_token(request: &AuthorizedRequest, name: &str, if_match: &IfMatch) -> Result<()> {
+    let token = request.app.registry.tokens().get(name)?;
+    if_match.check(&token_etag(&token), &format!("the token `{}`", token.name))
 }

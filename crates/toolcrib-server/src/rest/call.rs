@@ -119,6 +119,7 @@ fn call_context(body: &CallToolBody, client: &AuthenticatedClient) -> Result<Cal
         .map(|text| parse_duration(text).filter(|timeout| !timeout.is_zero()).ok_or_else(|| invalid(text)));
     Ok(CallContext {
         caller: client.caller(),
+        actor: Some(client.actor()),
         deadline: timeout.transpose()?.map(|timeout| CallDeadline::after(timeout.min(MAX_CALL_TIMEOUT))),
         consent: body.yes,
         // Clients of REST have no session, so a page of a result belongs to the holder of its cursor.

@@ -12,18 +12,20 @@ mod change;
 mod authorize;
 mod source_schema;
 
-use axum::http::StatusCode;
+use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::{delete, patch};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use toolcrib::config;
 use toolcrib::registry::SourceView;
+use toolcrib::secret::resolve_variables;
 use toolcrib::{Code, Error, Refresh, RefreshOutcome, Result, Source, SourceId};
 
 use super::body::JsonBody;
 use super::error::ApiResult;
-use super::query::{PathParam, find_source_id};
+use super::precondition::{IfMatch, source_etag};
+use super::query::{PathParam, find_source};
 use super::response::created_json;
 use super::route::ApiRoute;
 use crate::auth::{AuthenticatedClient, AuthorizedRequest};
@@ -41,17 +43,21 @@ pub(super) fn routes() -> Vec<ApiRoute> {
             .summary("Declare a source and discover it at once; if the discovery fails, the source stays with status `failed`")
             .request_body("NewSource")
             .json_response(201, "DeclaredSource", "The source and the outcome of its discovery")
+            .tagged(201)
             .error_responses(&[400, 409, 413, 415, 503]),
         ApiRoute::new("PATCH", "/api/sources/{id}", "change_source", patch(change::change_source))
             .summary("Change keys of a source by a JSON merge patch (RFC 7396); `null` removes a key")
             .source_param()
             .optional_body("SourceKeys")
             .json_response(200, "DeclaredSource", "The source as it is now")
+            .tagged(200)
+            .precondition()
             .error_responses(&[400, 404, 409, 413, 415, 503]),
         ApiRoute::new("DELETE", "/api/sources/{id}", "remove_source", delete(delete_source))
             .summary("Remove a source that was declared at run time, with its tools")
             .source_param()
             .response(204, json!({ "description": "The source was removed" }))
+            .precondition()
             .error_responses(&[400, 404, 409, 503]),
     ]
 }
@@ -69,7 +75,10 @@ async fn add_source(request: AuthorizedRequest, JsonBody(mut keys): JsonBody<Map
     let name = take_name(&mut keys)?;
     let outcome = declare_source(&request, &name, keys).await?;
     let id = outcome.source.clone();
-    created_json(&declared_source(&request.app, &id, Some(outcome))?, &format!("/api/sources/{id}"))
+    let declared = declared_source(&request.app, &id, Some(outcome))?;
+    let mut response = created_json(&declared, &format!("/api/sources/{id}"))?;
+    response.headers_mut().insert(header::ETAG, source_etag(&request.app.registry, &declared.source));
+    Ok(response)
 }
 
 /// Declares a new source and discovers it. Fails with `CONFLICT` if the id exists. Also used by the console.
@@ -78,7 +87,7 @@ pub(crate) async fn declare_source(
     name: &str,
     keys: Map<String, Value>,
 ) -> Result<RefreshOutcome> {
-    let AuthorizedRequest { app, client, trace } = request;
+    let AuthorizedRequest { app, client, .. } = request;
     let source = parse_source(app, name, keys)?;
     // Before the lock: it may resolve host names, which takes long.
     authorize(app, client, &source).await?;
@@ -90,7 +99,7 @@ pub(crate) async fn declare_source(
     app.registry.sources().declare_lazily(&source, client.actor()).await?;
     // The discovery may take long; other declarations need not wait for it.
     drop(guard);
-    let refresh = Refresh { force: true, trace: trace.clone(), ..Refresh::default() };
+    let refresh = Refresh { force: true, requester: request.requester(), ..Refresh::default() };
     app.registry.refresher().refresh_one(&source.id, refresh).await
 }
 
@@ -105,10 +114,19 @@ pub(crate) async fn remove_source(app: &AppState, client: &AuthenticatedClient, 
 }
 
 /// `DELETE /api/sources/{id}`.
-async fn delete_source(request: AuthorizedRequest, PathParam(name): PathParam) -> ApiResult {
-    let id = find_source_id(&request.app.registry, &name)?;
-    remove_source(&request.app, &request.client, &id).await?;
+async fn delete_source(request: AuthorizedRequest, PathParam(name): PathParam, if_match: IfMatch) -> ApiResult {
+    let source = find_source(&request.app.registry, &name)?;
+    check_source(&request.app, &source.id, &if_match)?;
+    remove_source(&request.app, &request.client, &source.id).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// Fails if a source has changed since the client read it.
+pub(super) fn check_source(app: &AppState, id: &SourceId, if_match: &IfMatch) -> Result<()> {
+    match app.registry.sources().get(id) {
+        Some(source) => if_match.check(&source_etag(&app.registry, &source), &format!("the source `{id}`")),
+        None => Err(app.registry.sources().unknown_error(id.as_str())),
+    }
 }
 
 /// Removes the name from the keys; `id` is accepted as an alias.
@@ -129,7 +147,8 @@ fn take_name(keys: &mut Map<String, Value>) -> Result<String> {
 /// it. All faults are reported at once, in the message and, by key, in the details.
 fn parse_source(app: &AppState, name: &str, keys: Map<String, Value>) -> Result<Source> {
     let base_directory = app.loaded_config.load().base_directory()?;
-    config::parse_source(name, &Value::Object(keys), &base_directory).map_err(|faults| {
+    let keys = Value::Object(keys);
+    config::parse_source_resolved(name, &keys, &base_directory, &resolve_variables).map_err(|faults| {
         let messages = faults.iter().map(|fault| match fault.key.strip_prefix("sources.") {
             Some(key) => format!("{key}: {}", fault.message),
             None => fault.message.clone(),

@@ -6,26 +6,29 @@
 use serde_json::{Value, json};
 use toolcrib::registry::EnabledState;
 
-use super::declare::set_source_enabled;
+use super::declare::{check_source, set_source_enabled};
 use super::error::ApiResult;
 use super::openapi_schema::{boolean, object_schema, string_array, text, with_optional};
+use super::precondition::IfMatch;
 use super::query::{PathParam, find_source_id};
-use super::response::ok_json;
+use super::response::{make_etag, ok_json};
 use super::route::ApiRoute;
 use crate::auth::AuthorizedRequest;
 
 /// Needs [`Permission::Manage`](crate::auth::Permission::Manage), the default of a route.
 pub(super) fn routes() -> Vec<ApiRoute> {
     let source = |path, operation_id, state| {
-        ApiRoute::post(path, operation_id, move |request, name| set_source(request, name, state))
+        ApiRoute::post(path, operation_id, move |request, name, if_match| set_source(request, name, if_match, state))
             .source_param()
             .json_response(200, "Switched", "The new state")
+            .precondition()
             .error_responses(&[400, 404, 409, 503])
     };
     let tool = |path, operation_id, state| {
-        ApiRoute::post(path, operation_id, move |request, name| set_tool(request, name, state))
+        ApiRoute::post(path, operation_id, move |request, name, if_match| set_tool(request, name, if_match, state))
             .tool_param()
             .json_response(200, "Switched", "The new state")
+            .precondition()
             .error_responses(&[400, 403, 404, 409, 503])
     };
     vec![
@@ -56,15 +59,32 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
 }
 
 /// Enables or disables a source.
-async fn set_source(request: AuthorizedRequest, PathParam(name): PathParam, state: EnabledState) -> ApiResult {
+async fn set_source(
+    request: AuthorizedRequest,
+    PathParam(name): PathParam,
+    if_match: IfMatch,
+    state: EnabledState,
+) -> ApiResult {
     let id = find_source_id(&request.app.registry, &name)?;
+    check_source(&request.app, &id, &if_match)?;
     ok_json(&set_source_enabled(&request.app, &request.client, &id, state).await?)
 }
 
 /// Enables or disables a tool.
-async fn set_tool(request: AuthorizedRequest, PathParam(name): PathParam, state: EnabledState) -> ApiResult {
+async fn set_tool(
+    request: AuthorizedRequest,
+    PathParam(name): PathParam,
+    if_match: IfMatch,
+    state: EnabledState,
+) -> ApiResult {
     let sources = request.app.registry.sources();
-    ok_json(&sources.set_enabled(sources.tool_target(&name)?, state, request.client.actor()).await?)
+    let target = sources.tool_target(&name)?;
+    if !if_match.is_empty() {
+        // The tag of `GET /api/tools/{name}`.
+        let tool = request.app.registry.tool(&name)?.to_json()?;
+        if_match.check(&make_etag(Box::<str>::from(tool).as_bytes()), &format!("the tool `{name}`"))?;
+    }
+    ok_json(&sources.set_enabled(target, state, request.client.actor()).await?)
 }
 
 /// `POST /api/sources/{id}/invalidate`. Makes the list stale without contacting the source; its next use does that.

@@ -9,6 +9,9 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 use toolcrib::{Code, Error};
 
+use super::precondition::is_failed_precondition;
+use super::route::schema_ref;
+
 /// Default `Retry-After` of 429 responses, in seconds: the window of the token rate limit.
 pub(crate) const RETRY_AFTER: HeaderValue = HeaderValue::from_static("60");
 
@@ -72,6 +75,15 @@ pub(crate) fn stopping_error() -> Error {
     Error::new(Code::ToolUnavailable, "Toolcrib is stopping; try again")
 }
 
+/// Schema of an error code: what a client can act on.
+pub(super) fn code_schema() -> Value {
+    json!({
+        "type": "string",
+        "description": "Error code; later versions may add others",
+        "enum": Code::ALL.map(Code::as_str),
+    })
+}
+
 /// Schema of the error envelope.
 pub(super) fn error_schema() -> Value {
     json!({
@@ -81,7 +93,7 @@ pub(super) fn error_schema() -> Value {
             "type": "object",
             "required": ["code", "message", "retryable", "details"],
             "properties": {
-                "code": { "type": "string" },
+                "code": schema_ref("Code"),
                 "message": { "type": "string" },
                 "retryable": { "type": "boolean" },
                 "details": {},
@@ -97,6 +109,7 @@ fn http_status(error: &Error) -> StatusCode {
         Code::ToolInvalidInput | Code::ConfigInvalid | Code::BadRequest => StatusCode::BAD_REQUEST,
         Code::ToolUnavailable | Code::StoreUnavailable => StatusCode::SERVICE_UNAVAILABLE,
         Code::ToolExecutionFailed => StatusCode::BAD_GATEWAY,
+        Code::Conflict if is_failed_precondition(error) => StatusCode::PRECONDITION_FAILED,
         Code::Conflict => StatusCode::CONFLICT,
         // The client could not be identified at the moment; credentials are not what it lacks.
         Code::Unauthorized if error.is_retryable() => StatusCode::SERVICE_UNAVAILABLE,

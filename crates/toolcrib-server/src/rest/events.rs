@@ -6,6 +6,9 @@
 //! id: 42
 //! data: {"seq":42,"at":"…","type":"…","text":"…"}
 //!
+//! event: failed
+//! data: {"source":"git","transition":"failed","at":"…","error":{…},"text":"`git` failed: …"}
+//!
 //! event: call
 //! data: {"tool":"git__push","code":"OK",…}
 //! ```
@@ -19,20 +22,48 @@ mod sse;
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::IntoResponse;
-use serde_json::json;
+use serde_json::{Value, json};
 use toolcrib::core::text::sanitize_truncated;
 use toolcrib::{Code, Error, Result};
 
 use super::error::ApiResult;
-use super::openapi_schema::count;
+use super::openapi_schema::{
+    boolean, count, described, nullable, object_schema, string_enum, text, timestamp, with_optional,
+};
 use super::query::QueryParams;
-use super::route::ApiRoute;
+use super::route::{ApiRoute, schema_ref};
 use crate::auth::AuthorizedRequest;
 use listener::EventListener;
 
 pub(crate) use feed::EventFeed;
 
-/// The stream is described as text: OpenAPI has no schema for the events in it.
+/// Form of the data of events and records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum EventFormat {
+    /// Toolcrib's own.
+    Json,
+    /// CloudEvents 1.0.
+    CloudEvents,
+}
+
+impl EventFormat {
+    /// Values of the parameter `format`.
+    pub(super) const NAMES: [&'static str; 2] = ["json", "cloudevents"];
+
+    /// Reads the parameter `format`.
+    pub(super) fn from_params(params: &QueryParams) -> Result<EventFormat> {
+        match params.text("format") {
+            None | Some("json") => Ok(EventFormat::Json),
+            Some("cloudevents") => Ok(EventFormat::CloudEvents),
+            Some(other) => {
+                let message = format!("`format` is json or cloudevents, not `{}`", sanitize_truncated(other, 40));
+                Err(Error::new(Code::BadRequest, message))
+            }
+        }
+    }
+}
+
+/// OpenAPI 3.1 has no form for a stream of events: the schema is that of the data of each event.
 pub(super) fn routes() -> Vec<ApiRoute> {
     let last_event_id = json!({
         "name": "Last-Event-ID", "in": "header",
@@ -40,8 +71,8 @@ pub(super) fn routes() -> Vec<ApiRoute> {
     });
     let stream = json!({
         "description": "Server-sent events. `record` has the sequence number of a journal record as its id and the record \
-            as its data; `source`, `progress`, `discovered`, `call`, `catalog` and `lost` have no id",
-        "content": { "text/event-stream": { "schema": { "type": "string" } } },
+            as its data; `source`, `progress`, `discovered`, `failed`, `recovered`, `call`, `catalog` and `lost` have no id",
+        "content": { "text/event-stream": { "schema": schema_ref("Event") } },
     });
     vec![
         ApiRoute::read("/api/events", "watch_events", stream_events)
@@ -51,9 +82,66 @@ pub(super) fn routes() -> Vec<ApiRoute> {
                 count(),
                 "Start with the record after this sequence number; default: new records only",
             )
+            .query_param("format", string_enum(&EventFormat::NAMES), "`cloudevents`: each event as a CloudEvent 1.0")
             .parameter(last_event_id)
             .response(200, stream)
             .error_responses(&[400, 429, 503]),
+    ]
+}
+
+/// `Event` is the data of an event; its variants are in the order of the names of the events.
+pub(super) fn schemas() -> Vec<(&'static str, Value)> {
+    let about = |schema: Value, name: &str| described(schema, &format!("Data of the event `{name}`"));
+    let progress = with_optional(
+        object_schema(&[("source", text()), ("stage", string_enum(&["contacting", "recording"]))]),
+        &[("tools", count())],
+    );
+    let transition = object_schema(&[
+        ("source", text()),
+        ("transition", string_enum(&["failed", "recovered"])),
+        ("at", timestamp()),
+        ("error", nullable(schema_ref("Failure"))),
+        ("failing_since", nullable(timestamp())),
+        ("text", described(text(), "The change in one line")),
+    ]);
+    let call = object_schema(&[
+        ("tool", text()),
+        ("source", nullable(text())),
+        ("caller", text()),
+        ("code", described(text(), "`OK`, or an error code")),
+        ("at", timestamp()),
+        ("elapsed_ms", count()),
+    ]);
+    let removed = object_schema(&[("id", text()), ("removed", boolean())]);
+    let catalog = object_schema(&[("inventory_hash", text()), ("version", count())]);
+    let names = ["Record", "Source", "SourceRemoved", "DiscoveryProgress", "Outcome", "SourceTransition", "CallFinished"];
+    let variants = names.into_iter().chain(["CatalogChanged", "EventsLost", "CloudEvent"]).map(schema_ref);
+    let event = json!({
+        "description": "Data of an event: `record`, `source` (the source, or that it was removed), `progress`, `discovered`, \
+            `failed` and `recovered`, `call`, `catalog`, `lost`; with `format=cloudevents` each in a CloudEvent",
+        "anyOf": variants.collect::<Vec<_>>(),
+    });
+    let cloud_event = with_optional(
+        object_schema(&[
+            ("specversion", string_enum(&["1.0"])),
+            ("id", described(text(), "Sequence number of a record; unique together with `source`")),
+            ("source", described(text(), "URI of the store")),
+            ("type", described(text(), "Such as `toolcrib.SourceDisabled` or `toolcrib.source.failed`")),
+            ("time", timestamp()),
+            ("datacontenttype", string_enum(&["application/json"])),
+            ("data", json!({ "type": "object" })),
+        ]),
+        &[("subject", described(text(), "A source, or a tool as `source:tool`"))],
+    );
+    vec![
+        ("Event", event),
+        ("SourceRemoved", about(removed, "source")),
+        ("DiscoveryProgress", about(progress, "progress")),
+        ("SourceTransition", about(transition, "failed` and `recovered")),
+        ("CallFinished", about(call, "call")),
+        ("CatalogChanged", about(catalog, "catalog")),
+        ("EventsLost", about(object_schema(&[("count", count())]), "lost")),
+        ("CloudEvent", cloud_event),
     ]
 }
 
@@ -61,9 +149,10 @@ pub(super) fn routes() -> Vec<ApiRoute> {
 async fn stream_events(request: AuthorizedRequest, headers: HeaderMap, params: QueryParams) -> ApiResult {
     let AuthorizedRequest { app, client, .. } = request;
     let after = resume_after(&headers, &params)?;
+    let format = EventFormat::from_params(&params)?;
     // Taken before the journal is read, so that too many listeners cost no reads.
     let permit = app.event_feed.acquire_permit(&client.principal.identity().owner_key())?;
-    let listener = EventListener::new(&app, permit, after).await?;
+    let listener = EventListener::new(&app, permit, after, format).await?;
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
         (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),

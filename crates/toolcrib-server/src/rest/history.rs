@@ -8,16 +8,18 @@
 //! ```
 
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{HeaderValue, StatusCode, Uri, header};
 use axum::response::Response;
 use axum::routing::get;
 use serde_json::{Value, json};
+use toolcrib::cloud_event::{CLOUD_EVENT_BATCH_TYPE, CloudEvent};
 use toolcrib::core::delta::ChangeClass;
 use toolcrib::core::text::sanitize_truncated;
-use toolcrib::registry::HistoryQuery;
+use toolcrib::registry::{HistoryPage, HistoryQuery};
 use toolcrib::{Error, Result, SourceId};
 
 use super::error::ApiError;
+use super::events::EventFormat;
 use super::openapi_schema::{nullable, object_schema, string_array, string_enum};
 use super::query::{PathParam, QueryParams};
 use super::response;
@@ -51,7 +53,13 @@ pub(super) fn routes() -> Vec<ApiRoute> {
             )
             .query_param("since", text(), "Only records since then: `7d`, `2026-11-15`, `2026-11-15T20:00:00Z`")
             .query_param("limit", number(1, MAX_RECORDS), "Maximum number of records; default 100")
+            .query_param(
+                "format",
+                string_enum(&EventFormat::NAMES),
+                "`cloudevents`: a JSON array of CloudEvents 1.0; the header `Link` has the next page",
+            )
             .json_response(200, "History", "Records; `next_after` is the `after` of the next page, if there may be one")
+            .response_content(200, CLOUD_EVENT_BATCH_TYPE, json!({ "type": "array", "items": schema_ref("CloudEvent") }))
             .error_responses(&[400, 404, 503]),
         ApiRoute::new("GET", "/api/tools/{name}/history", "get_tool_history", get(list_versions))
             .summary("Every version of one tool, newest first, with its definition before and after")
@@ -124,7 +132,8 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
 }
 
 /// `GET /api/history`.
-async fn list_history(State(app): State<AppState>, params: QueryParams) -> Result<Response, ApiError> {
+async fn list_history(State(app): State<AppState>, uri: Uri, params: QueryParams) -> Result<Response, ApiError> {
+    let format = EventFormat::from_params(&params)?;
     let registry = &app.registry;
     let query = HistoryQuery {
         after: params.number("after", 0..=i64::MAX as u64)?,
@@ -133,7 +142,27 @@ async fn list_history(State(app): State<AppState>, params: QueryParams) -> Resul
         since: params.timestamp("since", registry.now())?,
         limit: Some(params.number("limit", 1..=MAX_RECORDS)?.map_or(DEFAULT_RECORDS, |limit| limit as usize)),
     };
-    Ok(response::json_response(StatusCode::OK, &registry.history().page(&query).await?)?)
+    let page = registry.history().page(&query).await?;
+    match format {
+        EventFormat::Json => Ok(response::json_response(StatusCode::OK, &page)?),
+        EventFormat::CloudEvents => cloud_response(&registry.history().store_uri(), &uri, &page),
+    }
+}
+
+/// Builds a page of CloudEvents. A batch has no place for the next page, so the header `Link` has it.
+fn cloud_response(store: &str, uri: &Uri, page: &HistoryPage) -> Result<Response, ApiError> {
+    let events: Vec<_> = page.records.iter().map(|record| CloudEvent::from_record(store, record)).collect();
+    let mut response = response::json_response(StatusCode::OK, &events)?;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(CLOUD_EVENT_BATCH_TYPE));
+    if let Some(next) = page.next_after {
+        let others = url::form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes()).filter(|(name, _)| name != "after");
+        let query = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(others).append_pair("after", &next.to_string()).finish();
+        if let Ok(link) = HeaderValue::from_str(&format!("<{}?{query}>; rel=\"next\"", uri.path())) {
+            headers.insert(header::LINK, link);
+        }
+    }
+    Ok(response)
 }
 
 /// Returns the id of a source that exists or existed. Unlike [`find_source_id`](super::find_source_id) it also finds

@@ -4,13 +4,22 @@
 
 use serde_json::{Map, Value, json};
 
+use super::openapi_descriptions::describe_tag;
 use super::route::schema_ref;
 use super::{routes, schemas};
 
 /// Builds the OpenAPI 3.1 document.
 pub(super) fn build_document() -> Value {
     let mut paths: Map<String, Value> = Map::new();
-    routes().into_iter().for_each(|route| route.describe(&mut paths));
+    let mut tags: Vec<&str> = Vec::new();
+    for route in routes() {
+        if !tags.contains(&route.tag()) {
+            tags.push(route.tag());
+        }
+        route.describe(&mut paths);
+    }
+    let tags: Vec<Value> =
+        tags.into_iter().map(|tag| json!({ "name": tag, "description": describe_tag(tag) })).collect();
     let error = json!({
         "description": "Error code, message and details",
         "content": { "application/json": { "schema": schema_ref("Error") } },
@@ -21,8 +30,11 @@ pub(super) fn build_document() -> Value {
             "title": "Toolcrib",
             "version": env!("CARGO_PKG_VERSION"),
             "description": "One catalogue of every tool an AI agent may use",
+            "license": { "name": env!("CARGO_PKG_LICENSE"), "identifier": env!("CARGO_PKG_LICENSE") },
+            "contact": { "name": "Toolcrib" },
         },
         "servers": [{ "url": "/" }],
+        "tags": tags,
         "paths": paths,
         "components": {
             "schemas": schemas().into_iter().map(|(name, schema)| (name.to_owned(), schema)).collect::<Map<_, _>>(),

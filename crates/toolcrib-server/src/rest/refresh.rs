@@ -5,7 +5,7 @@
 
 use axum::http::StatusCode;
 use serde_json::{Value, json};
-use toolcrib::refresh::RefreshStatus;
+use toolcrib::refresh::{RefreshStatus, RefreshTotals};
 use toolcrib::{Code, Refresh, RefreshOutcome};
 
 use super::error::ApiResult;
@@ -69,26 +69,31 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
     let features = described(features, "Changes of prompts, resources and instructions of an MCP server");
     let renamed_tools = ("renamed", array_of(schema_ref("Renamed")));
     let outcome = with_optional(outcome, &[renamed_tools, ("features", features)]);
-    let refreshed = object_schema(&[("results", array_of(schema_ref("Outcome")))]);
+    let totals =
+        ["sources", "succeeded", "failed", "disabled", "contacted", "added", "changed", "removed", "unchanged"];
+    let totals = object_schema(&totals.map(|name| (name, count())));
+    let refreshed = object_schema(&[("results", array_of(schema_ref("Outcome"))), ("totals", schema_ref("Totals"))]);
     vec![
         ("Change", change),
         ("Renamed", renamed),
         ("FeatureDelta", feature_delta),
         ("Outcome", outcome),
+        ("Totals", totals),
         ("Refreshed", refreshed),
     ]
 }
 
 /// `POST /api/refresh`.
 async fn refresh_all(request: AuthorizedRequest, params: QueryParams) -> ApiResult {
-    let refresh = Refresh { force: params.flag("force")?, trace: request.trace, ..Refresh::default() };
-    ok_json(&json!({ "results": request.app.registry.refresh(refresh).await }))
+    let refresh = Refresh { force: params.flag("force")?, requester: request.requester(), ..Refresh::default() };
+    let results = request.app.registry.refresh(refresh).await;
+    ok_json(&json!({ "results": results, "totals": RefreshTotals::new(&results) }))
 }
 
 /// `POST /api/sources/{id}/refresh`. A request at the same time as another discovery of the source shares its result.
 async fn refresh_source(request: AuthorizedRequest, PathParam(name): PathParam, params: QueryParams) -> ApiResult {
     let id = find_source_id(&request.app.registry, &name)?;
-    let refresh = Refresh { force: params.flag("force")?, trace: request.trace, ..Refresh::default() };
+    let refresh = Refresh { force: params.flag("force")?, requester: request.requester(), ..Refresh::default() };
     let outcome = request.app.registry.refresher().refresh_one(&id, refresh).await?;
     Ok(json_response(outcome_status(&outcome), &outcome)?)
 }

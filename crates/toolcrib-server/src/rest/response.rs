@@ -35,6 +35,13 @@ pub(super) fn ok_json(value: &impl Serialize) -> ApiResult {
     Ok(json_response(StatusCode::OK, value)?)
 }
 
+/// Builds the response of a handler that succeeded, with the tag of what it returns.
+pub(super) fn tagged_json(value: &impl Serialize, etag: HeaderValue) -> ApiResult {
+    let mut response = json_response(StatusCode::OK, value)?;
+    response.headers_mut().insert(header::ETAG, etag);
+    Ok(response)
+}
+
 /// Builds the response of a handler that created a resource at this path.
 pub(super) fn created_json(value: &impl Serialize, path: &str) -> ApiResult {
     let mut response = json_response(StatusCode::CREATED, value)?;

@@ -13,6 +13,7 @@ use axum::routing::{MethodRouter, get, post};
 use serde_json::{Map, Value, json};
 
 use super::error::ApiError;
+use super::openapi_descriptions::describe_operation;
 use super::query::QueryParams;
 use crate::auth::{Permission, authorize};
 use crate::state::AppState;
@@ -131,6 +132,14 @@ impl ApiRoute {
         self
     }
 
+    /// Adds another media type to a response that was described before.
+    pub(super) fn response_content(mut self, status: u16, media_type: &str, schema: Value) -> ApiRoute {
+        if let Some(response) = self.responses.get_mut(&status.to_string()) {
+            response["content"][media_type] = json!({ "schema": schema });
+        }
+        self
+    }
+
     /// Adds responses with the error envelope for these statuses.
     pub(super) fn error_responses(self, statuses: &[u16]) -> ApiRoute {
         let response = json!({ "$ref": "#/components/responses/Error" });
@@ -163,6 +172,24 @@ impl ApiRoute {
         self.parameter(header).response(304, json!({ "description": "The cached response is current" }))
     }
 
+    /// Describes that the route supports `If-Match`.
+    pub(super) fn precondition(self) -> ApiRoute {
+        let description = "`ETag` of the thing as it was read, `*`, or a list of tags: otherwise the response is 412";
+        let header = json!({
+            "name": "If-Match", "in": "header", "description": description, "schema": { "type": "string" },
+        });
+        self.parameter(header).error_responses(&[412])
+    }
+
+    /// Describes the `ETag` of a response, which `If-Match` of a later change takes.
+    pub(super) fn tagged(mut self, status: u16) -> ApiRoute {
+        if let Some(response) = self.responses.get_mut(&status.to_string()) {
+            let description = "Tag for `If-Match`";
+            response["headers"] = json!({ "ETag": { "description": description, "schema": { "type": "string" } } });
+        }
+        self
+    }
+
     /// Adds a parameter object of OpenAPI.
     pub(super) fn parameter(mut self, parameter: Value) -> ApiRoute {
         self.parameters.push(parameter);
@@ -184,12 +211,18 @@ impl ApiRoute {
         router.route(self.path, authorized)
     }
 
+    /// Returns the tag that groups the operation in the document.
+    pub(super) fn tag(&self) -> &'static str {
+        openapi_tag(self.path)
+    }
+
     /// Adds the operation to the `paths` of the document.
     pub(super) fn describe(self, paths: &mut Map<String, Value>) {
         let mut operation = json!({
             "operationId": self.operation_id,
             "summary": self.summary,
-            "tags": [openapi_tag(self.path)],
+            "description": describe_operation(self.operation_id, self.summary, self.required),
+            "tags": [self.tag()],
             "parameters": self.parameters,
             "responses": self.responses,
             "security": security(self.required),
@@ -212,7 +245,7 @@ async fn reject_unknown_params(
 }
 
 /// Returns the tag that groups a route in the document: the first segment after `/api/`.
-fn openapi_tag(path: &str) -> &str {
+fn openapi_tag(path: &'static str) -> &'static str {
     let rest = path.strip_prefix("/api/").unwrap_or("operations");
     rest.split('/').next().unwrap_or_default()
 }

@@ -14,13 +14,14 @@ use super::openapi_schema::{
     array_of, boolean, count, described, nullable, object_schema, string_array, string_enum, text, timestamp,
     with_optional,
 };
+use super::precondition::source_etag;
 use super::query::{PathParam, find_source_id};
-use super::response::{TaggedResponse, ok_json, to_json_bytes};
+use super::response::{TaggedResponse, tagged_json, to_json_bytes};
 use super::route::{ApiRoute, schema_ref};
 use crate::auth::AuthorizedRequest;
 use crate::view_cache::{CachedSize, ViewCache};
 
-/// The list supports conditional requests. A single source does not.
+/// The list supports conditional requests. The tag of a single source is for `If-Match`.
 pub(super) fn routes() -> Vec<ApiRoute> {
     vec![
         ApiRoute::read("/api/sources", "list_sources", list_sources)
@@ -31,13 +32,14 @@ pub(super) fn routes() -> Vec<ApiRoute> {
             .summary("One source with its status; makes no network requests and starts no process")
             .source_param()
             .json_response(200, "Source", "The source")
+            .tagged(200)
             .error_responses(&[404]),
     ]
 }
 
 /// `Failure` is the short form of an error, which several schemas refer to.
 pub(super) fn schemas() -> Vec<(&'static str, Value)> {
-    let failure = object_schema(&[("code", text()), ("message", text()), ("retryable", boolean())]);
+    let failure = object_schema(&[("code", schema_ref("Code")), ("message", text()), ("retryable", boolean())]);
     let breaker =
         object_schema(&[("state", string_enum(&["closed", "open", "half_open"])), ("retry_at", nullable(timestamp()))]);
     let skipped_tool = object_schema(&[("name", text()), ("reason", text())]);
@@ -118,5 +120,5 @@ async fn get_source(AuthorizedRequest { app, client, .. }: AuthorizedRequest, Pa
     let mut found: Vec<_> = sources.get_for(&client.principal, &id).into_iter().collect();
     sources.add_tool_names(&client.principal, &mut found);
     let source = found.pop().ok_or_else(|| sources.unknown_error(id.as_str()))?;
-    ok_json(&source)
+    tagged_json(&source, source_etag(&app.registry, &source))
 }

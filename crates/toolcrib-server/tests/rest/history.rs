@@ -15,6 +15,41 @@ async fn refresh_shop(server: &RestTestServer, status: u16) {
 }
 
 #[tokio::test]
+async fn history_is_returned_as_a_batch_of_cloud_events() {
+    let shop = ScriptedSource::new(["order"]);
+    let server = start_discovered(&[("shop", &shop)]).await;
+    refresh_shop(&server, 200).await;
+    let page = server.get("/api/history?after=0&limit=1&format=cloudevents").await;
+    assert_eq!(page.header("content-type"), Some("application/cloudevents-batch+json"));
+    let event = &page.json()[0];
+    assert_eq!((&event["specversion"], &event["id"], &event["type"]), (&json!("1.0"), &json!("1"), &json!("toolcrib.SourceDeclared")));
+    assert_eq!((&event["subject"], &event["datacontenttype"]), (&json!("shop"), &json!("application/json")));
+    assert_eq!(event["data"], server.get("/api/history?after=0&limit=1").await.expect_json(200)["records"][0]);
+    assert!(event["source"].as_str().unwrap().starts_with("urn:toolcrib:"), "{event}");
+    let next = page.header("link").unwrap().split(['<', '>']).nth(1).unwrap().to_owned();
+    assert_eq!(server.get(&next).await.json()[0]["id"], json!("2"), "{next}");
+    let asked = server.get("/api/history").await.expect_json(200)["records"][1].clone();
+    assert_eq!((&asked["type"], &asked["actor"]), (&json!("InventoryRecorded"), &json!("system")));
+    assert_eq!(server.get("/api/history?format=yaml").await.status, 400);
+}
+
+#[tokio::test]
+async fn the_actor_of_a_refresh_is_the_client_of_the_request() {
+    let shop = ScriptedSource::new(["order"]);
+    let server = start_discovered(&[("shop", &shop)]).await;
+    let last_actor = async || {
+        let history = server.get("/api/history").await.expect_json(200);
+        history["records"].as_array().unwrap().last().unwrap()["actor"].as_str().unwrap().to_owned()
+    };
+    shop.set_tools(["order", "return"]);
+    refresh_shop(&server, 200).await;
+    assert_eq!(last_actor().await, "rest");
+    shop.set_tools(["order"]);
+    server.send_as_admin("POST", "/api/refresh?force=true", &Value::Null).await.expect_json(200);
+    assert_eq!(last_actor().await, "rest:admin");
+}
+
+#[tokio::test]
 async fn a_lockfile_and_the_history_show_the_same_differences() {
     let shop = ScriptedSource::new([order_tool(&[])]);
     let server = start_discovered(&[("shop", &shop)]).await;

@@ -5,6 +5,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 use toolcrib::testkit::{ScriptedSource, config_with_sources};
 use toolcrib::{Principal, Registry, RegistryOptions};
+use toolcrib_testkit::programs;
 
 use super::support::{RestTestServer, start_discovered};
 
@@ -26,6 +27,45 @@ async fn the_openapi_document_matches_the_golden_file() {
         written == expected,
         "it differs from line {first_difference:?}; run with TOOLCRIB_WRITE_GOLDEN=1 to rewrite {GOLDEN_PATH}"
     );
+}
+
+/// Spectral and Redocly, with their recommended rules, find neither errors nor warnings.
+#[tokio::test]
+async fn linters_report_no_warning() {
+    let Some((spectral, redocly)) = programs::spectral().zip(programs::redocly()) else {
+        return programs::skip("linters_report_no_warning", "spectral and redocly are not installed");
+    };
+    let server = start_discovered(&[]).await;
+    let directory = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(directory.path().join(name), text).unwrap();
+    write("openapi.json", &server.get("/api/openapi.json").await.expect_json(200).to_string());
+    write("spectral.json", r#"{"extends":["spectral:oas"]}"#);
+    let lint = |(program, leading): programs::Program, arguments: &[&str]| {
+        let mut command = std::process::Command::new(program);
+        command.args(leading).args(arguments).current_dir(directory.path()).env("HOME", directory.path());
+        // Redocly must send nothing: neither usage data nor a question for updates.
+        command.env("REDOCLY_TELEMETRY", "off").env("REDOCLY_SUPPRESS_UPDATE_NOTICE", "true").env("CI", "true");
+        let output = command.stdin(std::process::Stdio::null()).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()
+    };
+    let problems = lint(spectral, &["lint", "openapi.json", "--ruleset", "spectral.json", "--format", "json", "--fail-severity", "off"]);
+    assert_eq!(problems, json!([]), "spectral");
+    let report = lint(redocly, &["lint", "openapi.json", "--extends", "recommended", "--format", "json"]);
+    assert_eq!((&report["totals"]["errors"], &report["totals"]["warnings"]), (&json!(0), &json!(0)), "{report}");
+}
+
+#[tokio::test]
+async fn the_document_lists_every_code_and_describes_every_operation() {
+    let server = start_discovered(&[]).await;
+    let document = server.get("/api/openapi.json").await.expect_json(200);
+    let codes = &document["components"]["schemas"]["Code"]["enum"];
+    assert_eq!(*codes, json!(toolcrib::Code::ALL));
+    let paths = document["paths"].as_object().unwrap().values();
+    for operation in paths.flat_map(|path| path.as_object().unwrap().values()) {
+        let (summary, description) = (operation["summary"].as_str().unwrap(), operation["description"].as_str().unwrap());
+        assert!(!summary.is_empty() && description.len() > summary.len(), "{operation}");
+    }
 }
 
 #[tokio::test]

@@ -43,6 +43,9 @@ async fn a_refresh_reports_changes_and_failures() {
     let server = start_undiscovered(&[("shop", &shop)]).await;
     let first = server.post("/api/refresh", &Value::Null).await.expect_json(200);
     assert_eq!(first["results"][0]["added"], json!(["shop__order"]));
+    let totals = &first["totals"];
+    assert_eq!((&totals["sources"], &totals["succeeded"], &totals["added"]), (&json!(1), &json!(1), &json!(1)));
+    assert_eq!((&totals["failed"], &totals["changed"], &totals["removed"]), (&json!(0), &json!(0), &json!(0)));
     let fresh = server.post("/api/sources/shop/refresh", &Value::Null).await.expect_json(200);
     assert_eq!((&fresh["status"], &fresh["contacted"]), (&json!("fresh"), &json!(false)));
     shop.set_tools(["order", "return"]);
@@ -130,4 +133,53 @@ async fn configured_sources_cannot_be_changed_or_removed_over_rest() {
     }
     let off = server.send_as_admin("PATCH", "/api/sources/shop", &json!({ "enabled": false })).await.expect_json(200);
     assert_eq!(off["enabled"], false);
+}
+
+#[tokio::test]
+async fn changes_honour_if_match() {
+    let shop = ScriptedSource::new(["order"]);
+    let server = start_discovered(&[("shop", &shop)]).await;
+    let send = async |method: &str, path: &str, if_match: &str, body: &Value| {
+        let headers = format!(
+            "Authorization: Bearer {}\r\nContent-Type: application/json\r\nIf-Match: {if_match}\r\n",
+            server.admin_token
+        );
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        server.send(method, path, &headers, body).await
+    };
+    let etag = |response: &super::support::RawHttpResponse| response.header("etag").unwrap().to_owned();
+    let new = json!({ "name": "away", "url": "http://127.0.0.1:1", "connect_timeout": "1s" });
+    let created = server.send_as_admin("POST", "/api/sources", &new).await;
+    let first = etag(&server.get("/api/sources/away").await);
+    assert_eq!((created.status, etag(&created)), (201, first.clone()));
+
+    let changed = send("PATCH", "/api/sources/away", &format!("\"x\", {first}"), &json!({ "title": "A" })).await;
+    let second = etag(&changed);
+    assert_eq!(changed.status, 200);
+    assert_ne!(first, second);
+    for (method, if_match) in [("PATCH", first.as_str()), ("DELETE", &first), ("DELETE", &format!("W/{second}"))] {
+        let refused = send(method, "/api/sources/away", if_match, &json!({ "title": "B" })).await;
+        let error = refused.json()["error"].clone();
+        assert_eq!((refused.status, &error["code"], &error["retryable"]), (412, &json!("CONFLICT"), &json!(false)));
+    }
+    assert_eq!(server.get("/api/sources/away").await.expect_json(200)["title"], "A");
+    // A discovery is no change of the declaration.
+    server.post("/api/sources/away/refresh?force=true", &Value::Null).await;
+    assert_eq!(etag(&server.get("/api/sources/away").await), second);
+    assert_eq!(send("POST", "/api/sources/away/disable", &first, &Value::Null).await.status, 412);
+    assert_eq!(send("POST", "/api/sources/away/disable", &second, &Value::Null).await.status, 200);
+    assert_eq!(send("DELETE", "/api/sources/away", &second, &Value::Null).await.status, 412, "it was disabled");
+    assert_eq!(send("DELETE", "/api/sources/away", "*", &Value::Null).await.status, 204);
+
+    let tool = etag(&server.get("/api/tools/shop__order").await);
+    assert_eq!(send("POST", "/api/tools/shop__order/disable", "\"x\"", &Value::Null).await.status, 412);
+    assert_eq!(send("POST", "/api/tools/shop__order/disable", &tool, &Value::Null).await.status, 200);
+
+    server.send_as_admin("POST", "/api/tokens", &json!({ "name": "ci", "role": "viewer" })).await.expect_json(201);
+    let token = etag(&server.send_as_admin("GET", "/api/tokens/ci", &Value::Null).await);
+    let role = json!({ "role": "agent" });
+    assert_eq!(send("PATCH", "/api/tokens/ci", "\"x\"", &role).await.status, 412);
+    assert_eq!(send("PATCH", "/api/tokens/ci", &token, &role).await.status, 200);
+    assert_eq!(send("DELETE", "/api/tokens/ci", &token, &Value::Null).await.status, 412);
+    assert_eq!(send("DELETE", "/api/tokens/ci", "*", &Value::Null).await.status, 204);
 }

@@ -131,7 +131,7 @@ impl<'a> CallRecorder<'a> {
         });
         span_queue.record(FinishedSpan {
             trace: self.trace.clone(),
-            parent: self.dispatcher.monitoring.parent_trace(self.parent).map(Trace::span_id),
+            parent: self.dispatcher.monitoring.parent_span(self.parent),
             ended_at: self.dispatcher.options.clock.system_time(),
             elapsed,
             details: SpanDetails::Call { tool: tool.to_owned(), source, caller: self.caller.to_owned() },

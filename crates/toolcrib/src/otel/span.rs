@@ -75,6 +75,9 @@ fn span_attributes(details: &SpanDetails) -> (String, SpanKind, Vec<KeyValue>) {
                 KeyValue::new("gen_ai.operation.name", "execute_tool"),
                 KeyValue::new("gen_ai.tool.name", tool.clone()),
                 KeyValue::new("toolcrib.caller", caller.clone()),
+                // Langfuse shows the call as an observation of this type, and lists the callers as users.
+                KeyValue::new("langfuse.observation.type", "tool"),
+                KeyValue::new("user.id", caller.clone()),
             ];
             let Some(source) = source else {
                 // An unknown tool: its name comes from the caller and must not become a span name, which backends

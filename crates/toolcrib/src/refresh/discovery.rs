@@ -27,7 +27,7 @@ use crate::monitoring::Monitoring;
 use crate::notice::{DiscoveryStage, FeatureOutcome, RegistryNotice};
 use crate::options::RegistryOptions;
 use crate::state::{PrecomputedDelta, State, WriteOutcome, WriterState};
-use crate::store::{DiscoveryCheck, ErrorSummary, Lease, SourceStatus};
+use crate::store::{DiscoveryCheck, ErrorSummary, Lease, SourceStatus, SourceTransition};
 use crate::trace::Trace;
 
 /// Duration of the lease that keeps other processes from discovering the same source. Renewed several times within it,
@@ -64,6 +64,8 @@ pub(crate) struct Discoverer {
     pub(super) monitoring: Arc<Monitoring>,
     pub(super) options: Arc<RegistryOptions>,
     pub(super) tokenizer_preload: std::sync::Once,
+    /// Serialises lists and tools that the host records: each is merged with what was recorded before.
+    pub(crate) recording: tokio::sync::Mutex<()>,
 }
 
 impl Discoverer {
@@ -71,7 +73,7 @@ impl Discoverer {
     /// the discovery was requested. Never fails: an error is part of the outcome, beside the list that is still served.
     pub(super) async fn discover(&self, source: &Source, refresh: &Refresh, before: &SourceStatus) -> RefreshOutcome {
         let started = tokio::time::Instant::now();
-        let trace = self.monitoring.start_trace(refresh.trace.as_ref());
+        let trace = self.monitoring.start_trace(refresh.requester.trace.as_ref());
         self.state.notify(RegistryNotice::DiscoveryStarted(source.id.clone()));
         self.preload_tokenizer(source);
         let result = self.discover_with_lease(source, refresh, before, &trace).await;
@@ -87,7 +89,7 @@ impl Discoverer {
         }
         let elapsed = started.elapsed();
         outcome.elapsed_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
-        self.record_discovery_span(source, &outcome, elapsed, &trace, refresh.trace.as_ref());
+        self.record_discovery_span(source, &outcome, elapsed, &trace, refresh.requester.trace.as_ref());
         self.monitoring.metrics.record_discovery(source.kind.name(), outcome.status.name(), elapsed);
         self.state.notify(RegistryNotice::DiscoveryFinished(Arc::new(outcome.clone())));
         outcome
@@ -236,13 +238,16 @@ impl Discoverer {
         });
         let duration_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         // Becomes the row in the history of checks.
+        let transition = SourceTransition::between(&status, &SourceStatus::default());
         let check = |tool_count| DiscoveryCheck {
             source: source.id.clone(),
             at: started_at,
             duration_ms,
             tool_count: Some(tool_count),
             error: None,
+            transition,
         };
+        let actor = refresh.requester.actor.clone().unwrap_or_else(Actor::system);
         match discovered {
             // Unchanged documents: only the check is recorded, the stored manifest stays current. The failures and the
             // backoff are cleared, as after any success.
@@ -262,7 +267,7 @@ impl Discoverer {
                 };
                 let check = check(tool_count);
                 let decide = |writer: &WriterState| writer.inventory.require_source(&source.id).map(|_| Vec::new());
-                self.state.write(&Actor::refresh(), Some((&check, &status)), decide).await?;
+                self.state.write(&actor, Some((&check, &status)), decide).await?;
                 self.complete_stored_list(&source.id).await?;
                 slot.record_discovery();
                 log_success(source, tool_count, duration_ms, trace);
@@ -284,7 +289,7 @@ impl Discoverer {
                     document_versions: discovered.versions.clone(),
                     ..SourceStatus::default()
                 };
-                let outcome = self.record_tools(source, discovered, status, check).await?;
+                let outcome = self.record_tools(source, discovered, status, check, &actor).await?;
                 slot.record_discovery();
                 if !source.kind.is_builtin() {
                     let tool_count = outcome.added.len() + outcome.changed.len() + outcome.unchanged;
@@ -342,6 +347,7 @@ impl Discoverer {
         let now = self.state.now();
         // Random, so that processes and sources that failed together do not retry together.
         let not_before = now.plus(backoff(failures, rand::random::<f64>()));
+        let transition = (status.failures == 0).then_some(SourceTransition::Failed);
         let status = SourceStatus {
             started_at,
             failures,
@@ -355,11 +361,13 @@ impl Discoverer {
             self.state.record_local(source, None, status).await?;
         } else {
             let error = Some(failure.clone());
+            let source_id = source.id.clone();
             let check =
-                DiscoveryCheck { source: source.id.clone(), at: began_at, duration_ms, tool_count: None, error };
+                DiscoveryCheck { source: source_id, at: began_at, duration_ms, tool_count: None, error, transition };
             // `require_source` fails if the source was removed meanwhile: its failure is of no interest then.
             let decide = |writer: &WriterState| writer.inventory.require_source(&source.id).map(|_| Vec::new());
-            self.state.write(&Actor::refresh(), Some((&check, &status)), decide).await?;
+            // A failure appends no record, so no actor is stored.
+            self.state.write(&Actor::system(), Some((&check, &status)), decide).await?;
         }
         Ok(failure)
     }
@@ -378,6 +386,7 @@ impl Discoverer {
         discovered: Discovered,
         status: SourceStatus,
         check: impl Fn(usize) -> DiscoveryCheck,
+        actor: &Actor,
     ) -> Result<RefreshOutcome> {
         let id = source.id.clone();
         let bounds = self.options.tool_limits;
@@ -436,7 +445,7 @@ impl Discoverer {
             events.extend(writer.inventory.decide(&Command::RecordFeatures(update))?);
             Ok(events)
         };
-        Ok(match self.state.write(&Actor::refresh(), Some((&check, &status)), decide).await? {
+        Ok(match self.state.write(actor, Some((&check, &status)), decide).await? {
             WriteOutcome::Applied(events) => {
                 // Same fingerprint: an older version may have packed the list differently.
                 if events.is_empty() && !source.kind.is_builtin() {

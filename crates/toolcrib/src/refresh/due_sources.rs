@@ -15,9 +15,8 @@ use futures_util::future::BoxFuture;
 use toolcrib_core::freshness::Freshness;
 use toolcrib_core::{Result, Source, SourceId, Timestamp};
 
-use super::{Refresh, RefreshOutcome, Refresher};
+use super::{Refresh, RefreshOutcome, Refresher, Requester};
 use crate::secret::SourceReferences;
-use crate::trace::Trace;
 
 /// Time after which another background refresh may start, although discoveries of the last one may still be running.
 /// Requests in between start none: they would join the same discoveries.
@@ -91,13 +90,14 @@ impl Refresher {
         connection: ConnectionAfterDiscovery,
     ) -> Vec<PendingDiscovery> {
         let keep_connection = connection == ConnectionAfterDiscovery::Keep;
-        let due = self.sources_to_discover(required, among, backoff, connection, None);
-        self.log_discovery_start(&due, false, None);
+        let requester = self.complete(Requester::default());
+        let due = self.sources_to_discover(required, among, backoff, connection, &requester);
+        self.log_discovery_start(&due, false, requester.trace.as_ref());
         let snapshot = self.state.snapshot();
         let pending = |id: SourceId| {
             let failed_before = snapshot.has_failed_before(&id);
             let started_at = snapshot.statuses.get(&id).map(|status| status.started_at).unwrap_or_default();
-            let refresh = Refresh { keep_connection, ..Refresh::default() };
+            let refresh = Refresh { keep_connection, requester: requester.clone(), ..Refresh::default() };
             let outcome = self.clone().refresh_source(id.clone(), refresh).boxed();
             PendingDiscovery { source: PendingSource { source: id, failed_before, started_at }, outcome }
         };
@@ -105,7 +105,7 @@ impl Refresher {
     }
 
     /// Discovers missing and stale sources in the background, unless that is running already. Returns at once.
-    pub fn refresh_in_background(self: &Arc<Self>) {
+    pub fn refresh_in_background(self: &Arc<Self>, requester: Requester) {
         if self.tasks.shutdown().is_cancelled() || self.in_flight.background_refresh.swap(true, Ordering::SeqCst) {
             return;
         }
@@ -114,7 +114,7 @@ impl Refresher {
             // A source that hangs must not block the next background refresh; discoveries that were started continue.
             let refresh = tokio::time::timeout(
                 BACKGROUND_REFRESH_TIMEOUT,
-                refresher.ensure_freshness(RequiredFreshness::Fresh, None),
+                refresher.ensure_freshness(RequiredFreshness::Fresh, None, requester),
             );
             refresher.tasks.shutdown().run_until_cancelled(refresh).await;
             refresher.in_flight.background_refresh.store(false, Ordering::SeqCst);
@@ -127,23 +127,25 @@ impl Refresher {
         self: &Arc<Self>,
         required: RequiredFreshness,
         among: Option<&[SourceId]>,
+        requester: Requester,
     ) -> Vec<RefreshOutcome> {
         if required != RequiredFreshness::Cached {
             // A rewritten secret file changes the connection data, which makes a list outdated whatever its age.
             self.state.check_references(among).await;
         }
-        self.discover_due(required, among, ConnectionAfterDiscovery::Close, None).await
+        self.discover_due(required, among, ConnectionAfterDiscovery::Close, requester).await
     }
 
-    /// Discovers the source of a call if it was never discovered, and keeps its connection open. `trace` is the call.
-    pub(crate) async fn ensure_discovered_for_call(self: &Arc<Self>, id: &SourceId, trace: Option<&Trace>) {
+    /// Discovers the source of a call if it was never discovered, and keeps its connection open. `requester` is the
+    /// call.
+    pub(crate) async fn ensure_discovered_for_call(self: &Arc<Self>, id: &SourceId, requester: Requester) {
         let among = Some(std::slice::from_ref(id));
         if self.state.snapshot().freshness(id, self.state.now()) == Freshness::Missing {
             // A rewritten secret file ends the backoff period of a source that failed. With a list, the call reads no
             // file here: it uses an open connection, or opens one with the current values (`compare_values`).
             self.state.check_references(among).await;
         }
-        self.discover_due(RequiredFreshness::Discovered, among, ConnectionAfterDiscovery::Keep, trace).await;
+        self.discover_due(RequiredFreshness::Discovered, among, ConnectionAfterDiscovery::Keep, requester).await;
     }
 
     /// Compares the values with which a call has connected with those of the source's tool list. A list of other
@@ -152,7 +154,7 @@ impl Refresher {
         let Some(values) = references.take_new_values() else { return };
         self.state.publish_values(source, &values);
         if self.state.snapshot().has_connection_changed(&source.id) {
-            self.revalidate(vec![source.id.clone()], ConnectionAfterDiscovery::Close, None);
+            self.revalidate(vec![source.id.clone()], ConnectionAfterDiscovery::Close, &Requester::default());
         }
     }
 
@@ -162,22 +164,27 @@ impl Refresher {
         required: RequiredFreshness,
         among: Option<&[SourceId]>,
         connection: ConnectionAfterDiscovery,
-        trace: Option<&Trace>,
+        requester: Requester,
     ) -> Vec<RefreshOutcome> {
-        let due = self.sources_to_discover(required, among, BackoffPolicy::Respect, connection, trace);
+        let requester = self.complete(requester);
+        let due = self.sources_to_discover(required, among, BackoffPolicy::Respect, connection, &requester);
         if due.is_empty() {
             return Vec::new();
         }
         let keep_connection = connection == ConnectionAfterDiscovery::Keep;
-        let trace = trace.cloned();
-        self.refresh(Refresh { sources: Some(due), keep_connection, trace, ..Refresh::default() }).await
+        self.refresh(Refresh { sources: Some(due), keep_connection, requester, ..Refresh::default() }).await
     }
 
     /// Like [`Refresher::ensure_freshness`], but waits no longer than `limit`. Discoveries that were started continue
     /// and are published when they end.
-    pub async fn ensure_freshness_within(self: &Arc<Self>, required: RequiredFreshness, limit: Duration) {
+    pub async fn ensure_freshness_within(
+        self: &Arc<Self>,
+        required: RequiredFreshness,
+        limit: Duration,
+        requester: Requester,
+    ) {
         // Started discoveries belong to the registry and continue after the timeout.
-        let _ = tokio::time::timeout(limit, self.ensure_freshness(required, None)).await;
+        let _ = tokio::time::timeout(limit, self.ensure_freshness(required, None, requester)).await;
     }
 
     /// Records that a source did not answer while a reader waited for it. Counts as a failure, so that the backoff
@@ -195,7 +202,7 @@ impl Refresher {
         among: Option<&[SourceId]>,
         backoff: BackoffPolicy,
         connection: ConnectionAfterDiscovery,
-        trace: Option<&Trace>,
+        requester: &Requester,
     ) -> Vec<SourceId> {
         if required == RequiredFreshness::Cached {
             return Vec::new();
@@ -211,7 +218,7 @@ impl Refresher {
                 continue;
             }
             let freshness = snapshot.freshness(id, now);
-            self.count_cache_lookup(id, freshness, trace);
+            self.count_cache_lookup(id, freshness, requester.trace.as_ref());
             let invalidated = snapshot.statuses.get(id).is_some_and(|status| status.invalidated);
             // Invalidated lists and lists of another address or of other credentials are not served to a reader that
             // can wait: they may be the tools of another server.
@@ -229,12 +236,12 @@ impl Refresher {
                 (false, Freshness::Fresh | Freshness::Missing) => {}
             }
         }
-        self.revalidate(stale, connection, trace);
+        self.revalidate(stale, connection, requester);
         due_sources
     }
 
     /// Refreshes stale sources in the background, after their lists were served, if the options of the registry say so.
-    fn revalidate(self: &Arc<Self>, stale: Vec<SourceId>, connection: ConnectionAfterDiscovery, trace: Option<&Trace>) {
+    fn revalidate(self: &Arc<Self>, stale: Vec<SourceId>, connection: ConnectionAfterDiscovery, requester: &Requester) {
         let snapshot = self.state.snapshot();
         let now = self.state.now();
         // A stale source that keeps failing is not tried again by every reader either.
@@ -243,10 +250,10 @@ impl Refresher {
             return;
         }
         let refresher = self.clone();
-        let trace = trace.cloned();
+        let requester = requester.clone();
         self.tasks.spawn_until_shutdown(async move {
             let keep_connection = connection == ConnectionAfterDiscovery::Keep;
-            let refresh = Refresh { sources: Some(stale), keep_connection, trace, ..Refresh::default() };
+            let refresh = Refresh { sources: Some(stale), keep_connection, requester, ..Refresh::default() };
             refresher.refresh(refresh).await
         });
     }

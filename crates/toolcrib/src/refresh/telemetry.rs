@@ -37,7 +37,7 @@ impl Discoverer {
         let entries = snapshot.catalog.source(&source.id).map(|source| source.segment.entries()).unwrap_or_default();
         span_queue.record(FinishedSpan {
             trace: trace.clone(),
-            parent: self.monitoring.parent_trace(parent).map(Trace::span_id),
+            parent: self.monitoring.parent_span(parent),
             ended_at: self.options.clock.system_time(),
             elapsed,
             details: SpanDetails::Discovery {

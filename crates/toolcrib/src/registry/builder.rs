@@ -37,12 +37,13 @@ impl RegistryBuilder {
     /// Reads a configuration file, which is trusted: its commands run and its servers are contacted. Sources with errors
     /// are listed with them. Fails with `CONFIG_INVALID` if the file cannot be read or has other errors.
     pub fn config_file(self, path: impl AsRef<Path>) -> Result<RegistryBuilder> {
-        Ok(self.config(read_config(path.as_ref())?))
+        Ok(self.config(read_config(path.as_ref(), &crate::secret::resolve_variables)?))
     }
 
     /// Parses a configuration in YAML. Relative paths in it are resolved against the working directory.
     pub fn config_text(self, yaml: &str) -> Result<RegistryBuilder> {
-        let config = Config::read(yaml, "configuration", &working_directory()?);
+        let config =
+            Config::read_resolved(yaml, "configuration", &working_directory()?, &crate::secret::resolve_variables);
         Ok(self.config(config.map_err(|faults| ConfigDiagnostic::combined_error(&faults))?))
     }
 

@@ -11,7 +11,7 @@ use toolcrib_core::inventory::{Actor, Command, Origin};
 use toolcrib_core::{Code, Error, Result, Source, SourceId};
 
 use super::Sources;
-use crate::refresh::{Refresh, RefreshOutcome};
+use crate::refresh::{Refresh, RefreshOutcome, Requester};
 use crate::trace::Trace;
 
 /// Effect of declaring a source.
@@ -31,8 +31,9 @@ impl Sources<'_> {
     /// discovery fails.
     pub async fn declare(&self, source: Source, actor: Actor, trace: Option<Trace>) -> Result<RefreshOutcome> {
         let id = source.id.clone();
-        self.declare_lazily(&source, actor).await?;
-        self.registry.refresher.refresh_one(&id, Refresh { force: true, trace, ..Refresh::default() }).await
+        self.declare_lazily(&source, actor.clone()).await?;
+        let requester = Requester { actor: Some(actor), trace };
+        self.registry.refresher.refresh_one(&id, Refresh { force: true, requester, ..Refresh::default() }).await
     }
     /// Declares a source at run time without contacting it: it is discovered when it is first needed. Fails with
     /// `CONFLICT` if the configuration declares the name. Declaring the same thing again writes nothing.
@@ -57,6 +58,7 @@ impl Sources<'_> {
     pub async fn remove(&self, id: &SourceId, actor: Actor) -> Result<()> {
         let snapshot = self.registry.state.snapshot();
         let state = snapshot.inventory.source(id).ok_or_else(|| snapshot.unknown_source_error(id.as_str()))?;
+        snapshot.environment.ensure_not_declared(id)?;
         if state.origin == Origin::Config {
             let message =
                 format!("`{id}` is declared in the configuration; remove it there, or run `toolcrib disable {id}`");

@@ -61,6 +61,11 @@ impl Sources<'_> {
             (EnableTarget::Tool(id, _), EnabledState::Enabled) => Command::EnableTool(id.clone()),
             (EnableTarget::Tool(id, _), EnabledState::Disabled) => Command::DisableTool(id.clone()),
         };
+        let id = match &target {
+            EnableTarget::Source(id) => id,
+            EnableTarget::Tool(id, _) => &id.source,
+        };
+        self.registry.state.snapshot().environment.ensure_not_declared(id)?;
         let outcome = self.registry.state.write(&actor, None, |writer| writer.inventory.decide(&command)).await?;
         let changed = match outcome {
             WriteOutcome::Applied(events) => !events.is_empty(),

@@ -181,6 +181,13 @@ impl History<'_> {
         HistoryRecord::from_record(record)
     }
 
+    /// Returns the URI that identifies the store in events for other programs. Made from the key of the store, which it
+    /// does not reveal.
+    pub fn store_uri(&self) -> String {
+        let id = crate::secret::keyed_hash(&self.registry.state.store_key, "cloudevents");
+        format!("urn:toolcrib:{}", id.short_hex(16))
+    }
+
     /// Returns the last discovery checks of a source, newest first. Each is one attempt, successful or not. Reads the
     /// store.
     pub async fn checks(&self, id: &SourceId) -> Result<Vec<DiscoveryCheck>> {
@@ -275,6 +282,14 @@ impl HistoryFilter {
 }
 
 impl HistoryRecord {
+    /// Returns what the record is about: a source, or a tool as `source:tool`.
+    pub fn subject(&self) -> Option<String> {
+        match (&self.source, &self.tool) {
+            (Some(source), Some(tool)) => Some(format!("{source}:{tool}")),
+            (source, _) => source.clone(),
+        }
+    }
+
     /// Converts a record of a notice. An event of a newer Toolcrib has no fields here.
     fn from_record(record: &Record) -> HistoryRecord {
         let mut data = serde_json::to_value(&record.event).unwrap_or_default();

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use tokio::sync::broadcast;
 use toolcrib_config::Config;
 use toolcrib_core::Result;
+use toolcrib_core::inventory::Actor;
 use toolcrib_core::manifest::Manifest;
+use tracing::Instrument;
 
 use super::token_counts::TokenCounter;
 use super::{Registry, RegistryOptions};
@@ -13,10 +15,11 @@ use crate::call::Dispatcher;
 use crate::connectors::{ConnectorFactory, Connectors, SourceEvents};
 use crate::maintenance::Maintenance;
 use crate::monitoring::Monitoring;
-use crate::refresh::{Refresh, Refresher};
+use crate::refresh::{Refresh, Refresher, Requester};
 use crate::state::State;
 use crate::store::{MemoryStore, Store, StoreState};
 use crate::tasks::Tasks;
+use crate::trace::Trace;
 
 impl Registry {
     /// Opens a registry: reads the store, folds the journal, publishes the catalogue, and reconciles the configuration
@@ -81,10 +84,18 @@ impl Registry {
             Maintenance::new(state.clone(), connectors.clone(), refresher.clone(), dispatcher.clone(), tasks.clone());
         let maintenance = Arc::new(maintenance);
         let token_counter = Arc::new(TokenCounter::new(state.clone(), tasks.clone()));
+        // What opening logs belongs to the command, or to no request.
+        let trace = options.trace.clone().unwrap_or_else(Trace::log_only);
+        let span = tracing::info_span!("open", trace_id = %trace.id());
         // Read the journal first, then apply the configuration to it.
-        state.catch_up().await?;
-        state.reconcile(config).await?;
+        state.catch_up().instrument(span.clone()).await?;
+        state.reconcile(config).instrument(span.clone()).await?;
+        if !options.environment.is_empty() {
+            // A source that only the environment declares is published by no record.
+            state.republish().instrument(span.clone()).await;
+        }
         let snapshot = state.snapshot();
+        span.in_scope(|| state.log_environment_switches());
         for error in snapshot.environment.unused_variables(snapshot.effective_sources.keys()) {
             tracing::warn!("{error}");
         }
@@ -128,7 +139,9 @@ impl Registry {
             }
         }
         if !changed.is_empty() {
-            self.refresh(Refresh { sources: Some(changed), force: true, ..Refresh::default() }).await;
+            // Not by the command or host that opens the registry: another version of Toolcrib has other tools.
+            let requester = Requester { actor: Some(Actor::system()), ..Requester::default() };
+            self.refresh(Refresh { sources: Some(changed), force: true, requester, ..Refresh::default() }).await;
         }
     }
 }

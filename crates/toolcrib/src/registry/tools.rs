@@ -1,24 +1,26 @@
-//! Tools for embedders: a list that discovers missing sources first, a tool by name, and recording a list that the host
-//! discovered.
+//! Tools for embedders: a list that discovers missing sources first, a tool by name, and recording a list or a
+//! tool that the host discovered.
 //!
 //! Servers and commands do not use these lists: they render the catalogue to JSON directly, without a copy of each
 //! tool.
 
 use std::sync::Arc;
 
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 use toolcrib_catalog::filter::ToolFilter;
 use toolcrib_catalog::{CatalogSource, ToolRef};
 use toolcrib_core::access::Role;
+use toolcrib_core::inventory::Actor;
+use toolcrib_core::manifest::{Manifest, PackedManifest};
 use toolcrib_core::policy::Verdict;
 use toolcrib_core::principal::Principal;
-use toolcrib_core::{Result, SourceId};
+use toolcrib_core::{Code, Error, Result, ResultExt, Source, SourceId};
 
 use super::{Registry, Sources, ToolView};
 use crate::call::{CallContext, denied_error, find_tool};
-use crate::connector::Discovered;
-use crate::refresh::{RefreshOutcome, RequiredFreshness};
-use crate::store::{DiscoveryCheck, SourceStatus};
+use crate::connector::{Discovered, run_blocking};
+use crate::refresh::{RefreshOutcome, RequiredFreshness, Requester};
+use crate::store::{DiscoveryCheck, SourceStatus, SourceTransition};
 
 impl Registry {
     /// Returns the tools that agents may be offered, in name order. Discovers sources that were never discovered first,
@@ -26,7 +28,7 @@ impl Registry {
     /// disabled tools are not among them.
     pub async fn tools(&self, filter: ToolFilter) -> Result<Vec<ToolView>> {
         let among = filter.source.as_ref().map(std::slice::from_ref);
-        self.refresher.ensure_freshness(RequiredFreshness::Discovered, among).await;
+        self.refresher.ensure_freshness(RequiredFreshness::Discovered, among, Requester::default()).await;
         let view = self.view(&Principal::local("embedder"));
         let tools = view.offered_tools().filter(|tool| filter.accepts(tool));
         tools.map(|tool| self.view_tool(&tool, view.source(tool.source()))).collect()
@@ -59,32 +61,81 @@ impl Registry {
     }
 }
 
+impl Registry {
+    /// Records one tool that the host discovered, beside the tools of the source that are known: for hosts whose SDK
+    /// reports tools one by one. `tool` is a definition as in an MCP list and replaces the known tool of that name. A
+    /// known definition writes no event. Fails with `TOOL_INVALID_INPUT`, and records nothing, if the tool cannot be
+    /// offered; [`Sources::record_tools`] records a whole list and skips such tools.
+    pub async fn record_tool(&self, id: &SourceId, tool: Box<RawValue>) -> Result<RefreshOutcome> {
+        let sources = self.sources();
+        let source = sources.require_effective(id)?;
+        // One at a time: the tools beside this one are read before they are recorded with it.
+        let _recording = self.refresher.discoverer.recording.lock().await;
+        let offered = Manifest::new(id, std::slice::from_ref(&tool), Vec::new(), &self.options.tool_limits);
+        let [(offered, _)] = offered.tools.as_slice() else {
+            let reason = offered.skipped.first().map_or("it is not a tool", |skipped| skipped.reason.as_str());
+            return Err(Error::new(Code::ToolInvalidInput, format!("the tool cannot be offered: {reason}")));
+        };
+        let snapshot = self.state.snapshot();
+        let known = snapshot.catalog.source(id).map(|source| source.segment.packed().clone());
+        let name = offered.name.clone();
+        let discovered = run_blocking(move || merge_tool(known.as_deref(), &name, tool)).await?;
+        let known = snapshot.source_status(id);
+        sources.record_discovered(&source, discovered, known).await
+    }
+}
+
 impl Sources<'_> {
     /// Records a tool list that the host discovered by other means, as if the source had been contacted now. `tools`
     /// are definitions as in an MCP list; those that cannot be offered are skipped with a reason.
+    /// [`Registry::record_tool`] records a single tool.
     pub async fn record_tools(&self, id: &SourceId, tools: Vec<Box<RawValue>>) -> Result<RefreshOutcome> {
-        let source =
-            self.effective(id).ok_or_else(|| self.registry.state.snapshot().unknown_source_error(id.as_str()))?;
+        let source = self.require_effective(id)?;
+        let _recording = self.registry.refresher.discoverer.recording.lock().await;
+        let discovered = Discovered { tools, ..Discovered::default() };
+        self.record_discovered(&source, discovered, SourceStatus::default()).await
+    }
+
+    /// Returns a source with default settings and overrides applied, or the error for an unknown one.
+    fn require_effective(&self, id: &SourceId) -> Result<Arc<Source>> {
+        self.effective(id).ok_or_else(|| self.registry.state.snapshot().unknown_source_error(id.as_str()))
+    }
+
+    /// Records a list as after a discovery of this process: fresh, without failures. `status` has what is still known
+    /// of the source besides.
+    async fn record_discovered(
+        &self,
+        source: &Source,
+        discovered: Discovered,
+        status: SourceStatus,
+    ) -> Result<RefreshOutcome> {
         let now = self.registry.state.now();
         let references = self.registry.connectors.secret_files().read_for(&source.kind).await;
-        let fingerprint = self.registry.state.publish_values(&source, &references);
-        // As after a discovery of this process: fresh, without failures.
+        let fingerprint = self.registry.state.publish_values(source, &references);
         let status = SourceStatus {
             started_at: now,
             checked_at: Some(now),
             connection_fingerprint: fingerprint,
             attempted_fingerprint: fingerprint,
-            ..SourceStatus::default()
+            failures: 0,
+            failing_since: None,
+            last_error: None,
+            not_before: None,
+            invalidated: false,
+            ..status
         };
-        let discovered = Discovered { tools, ..Discovered::default() };
+        let before = self.registry.state.snapshot().source_status(&source.id);
+        let transition = SourceTransition::between(&before, &status);
         let check = |count| DiscoveryCheck {
-            source: id.clone(),
+            source: source.id.clone(),
             at: now,
             duration_ms: 0,
             tool_count: Some(count),
             error: None,
+            transition,
         };
-        self.registry.refresher.discoverer.record_tools(&source, discovered, status, check).await
+        let actor = self.registry.options.actor.clone().unwrap_or_else(Actor::system);
+        self.registry.refresher.discoverer.record_tools(source, discovered, status, check, &actor).await
     }
 
     /// Discovers the source in a tool name ahead of a call if it was never discovered. Waits at most as long as the
@@ -92,4 +143,17 @@ impl Sources<'_> {
     pub async fn discover_for_call(&self, name: &str, context: &CallContext) -> Result<()> {
         self.registry.dispatcher.discover_for_call(name, context, context.trace.as_ref()).await
     }
+}
+
+/// Returns the known tools of a source as they were offered, with one of them added or replaced.
+fn merge_tool(known: Option<&PackedManifest>, name: &str, tool: Box<RawValue>) -> Result<Discovered> {
+    let Some(known) = known else { return Ok(Discovered { tools: vec![tool], ..Discovered::default() }) };
+    let others = known.tools.iter().filter(|packed| packed.name != name).map(|packed| {
+        let offered = known.tool(packed)?.to_offered_fields();
+        to_raw_value(&offered).context(Code::Internal, format!("cannot write the stored tool `{}`", packed.name))
+    });
+    let mut tools = others.collect::<Result<Vec<_>>>()?;
+    tools.push(tool);
+    let skipped = known.skipped.iter().filter(|skipped| skipped.name != name).cloned().collect();
+    Ok(Discovered { tools, skipped, about: known.about.clone(), ..Discovered::default() })
 }

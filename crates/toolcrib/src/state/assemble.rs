@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use toolcrib_catalog::{CatalogSource, Segment, SourceOptions};
-use toolcrib_core::features::FeatureList;
+
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::inventory::{Inventory, SourceState};
 use toolcrib_core::manifest::PackedManifest;
@@ -18,7 +18,7 @@ use toolcrib_core::{Result, Source, SourceId};
 use super::EnvironmentOverrides;
 use super::publish::WriterState;
 use crate::connectors::builtin::BuiltinTools;
-use crate::secret::{ReferenceValues, file_paths};
+use crate::secret::{ReferenceValues, file_paths, resolve_variables};
 use crate::store::Store;
 
 /// Returns the definitions of all sources in `inventory`; reads those of `touched` sources that changed.
@@ -144,5 +144,10 @@ pub(super) fn effective_source(
 ) -> Source {
     let overridden = environment.get(&source.id).map(|overrides| overrides.apply(source));
     let source = overridden.unwrap_or_else(|| source.clone());
-    Source { settings: source.settings.with_defaults(defaults), ..source }
+    // Those of the configuration were checked when it was read; this one may have been declared by another process.
+    let (settings, unresolved) = resolve_settings(&source.settings, &resolve_variables);
+    for error in unresolved {
+        tracing::warn!(server_name = %source.id, key = error.key, "a setting is not used: {}", error.message);
+    }
+    Source { settings: settings.with_defaults(defaults), ..source }
 }

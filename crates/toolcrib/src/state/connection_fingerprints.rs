@@ -163,7 +163,7 @@ mod tests {
     use toolcrib_core::inventory::{Actor, Command};
 
     use super::*;
-    use crate::refresh::{RefreshStatus, RequiredFreshness};
+    use crate::refresh::{RefreshStatus, Requester, RequiredFreshness};
     use crate::testkit::{ScriptedSource, open_with_connectors};
     use crate::{Registry, RegistryOptions};
 
@@ -189,7 +189,7 @@ mod tests {
             let scripted = ScriptedSource::new(["push"]);
             let factory = ScriptedSource::connector_factory([("plain", &scripted), ("secret", &scripted)]);
             let registry = open_with_connectors(config, RegistryOptions::default(), factory).await.unwrap();
-            let outcomes = registry.refresher.ensure_freshness(RequiredFreshness::Fresh, None).await;
+            let outcomes = registry.refresher.ensure_freshness(RequiredFreshness::Fresh, None, Requester::default()).await;
             assert!(outcomes.iter().all(|outcome| outcome.status == RefreshStatus::Success));
             Fixture { registry, token, _directory: directory }
         }

@@ -12,7 +12,7 @@ use toolcrib_catalog::{Catalog, CatalogSource, Segment};
 use toolcrib_core::delta::Delta;
 use toolcrib_core::features::{FeatureChanges, FeatureList};
 use toolcrib_core::fingerprint::Fingerprint;
-use toolcrib_core::inventory::{Damage, Inventory, PreviousManifest};
+use toolcrib_core::inventory::{Damage, Inventory, PreviousManifest, SourceState};
 use toolcrib_core::manifest::PackedManifest;
 use toolcrib_core::{Result, Source, SourceId};
 use toolcrib_diff::compare::compare_manifests;
@@ -21,8 +21,8 @@ use super::assemble::{build_catalog_source, effective_source, load_definitions, 
 use super::damage::{HeadCheck, JournalDamage};
 use super::journal::{Journal, JournalEntry, READ_BATCH_SIZE};
 use super::newer_records::{NewerRecord, log_ignored_records};
-use super::{Snapshot, State};
-use crate::notice::RegistryNotice;
+use super::{EnvironmentOverrides, Snapshot, State};
+use crate::notice::{RegistryNotice, SourceTransitionNotice};
 use crate::options::RegistryOptions;
 use crate::secret::ReferenceValues;
 use crate::store::{JournalPosition, SourceStatus, StoreState};
@@ -210,12 +210,14 @@ impl State {
             writer.damage = damage;
             writer.remembered_seq = remembered_seq;
             writer.statuses_dirty = false;
+            let before = self.snapshot().statuses.clone();
             self.update_snapshot(|snapshot| {
                 snapshot.statuses = statuses.clone();
                 if is_new_damage {
                     snapshot.damage = published_damage.clone();
                 }
             });
+            self.notify_transitions(&before, &statuses);
             return Ok(());
         }
         // Load what the touched sources need. Nothing of `writer` has changed up to here.
@@ -225,7 +227,7 @@ impl State {
         let segments = load_segments(&*self.store, writer, &inventory, &definitions, &touched).await?;
         let features = load_features(&*self.store, writer, &inventory, &touched).await?;
         // For the log: sources that leave the catalogue with this batch.
-        let environment = self.snapshot.load().environment.clone();
+        let environment = self.environment(&definitions);
         let removed: Vec<(SourceId, usize)> = touched
             .iter()
             .filter(|id| inventory.source(id).is_none_or(|state| !environment.is_enabled(id, state)))
@@ -363,11 +365,18 @@ impl State {
         self.publish(&mut writer, self.snapshot.load().statuses.clone());
     }
 
+    /// Returns what the environment overrides of the sources with these definitions, and declares besides.
+    fn environment(&self, definitions: &BTreeMap<SourceId, (Fingerprint, Arc<Source>)>) -> EnvironmentOverrides {
+        self.snapshot.load().environment.for_sources(definitions.values().map(|(_, source)| source))
+    }
+
     /// Builds the catalogue entry of a source again, or removes it if the source is disabled or has no tool list.
     fn update_catalog_source(&self, writer: &mut WriterState, id: &SourceId) {
-        let environment = self.snapshot.load().environment.clone();
-        let state = writer.inventory.source(id).filter(|state| environment.is_enabled(id, state)).cloned();
-        let definition = writer.definitions.get(id).map(|(_, definition)| definition);
+        let environment = self.environment(&writer.definitions);
+        let local = environment.declared().get(id);
+        let state = writer.inventory.source(id).cloned().or_else(|| local.map(|(_, state)| Arc::new(state.clone())));
+        let state = state.filter(|state| environment.is_enabled(id, state));
+        let definition = writer.definitions.get(id).map(|(_, source)| source).or(local.map(|(source, _)| source));
         let source = definition.map(|source| effective_source(source, &environment, &self.settings.load().defaults));
         let built = state
             .zip(source)
@@ -381,17 +390,21 @@ impl State {
     /// Builds and publishes a snapshot of the writer's state, and notifies subscribers if the catalogue changed. Called
     /// with the writer lock held.
     fn publish(&self, writer: &mut WriterState, statuses: Arc<BTreeMap<SourceId, SourceStatus>>) {
-        let before = self.snapshot.load().catalog.hash();
-        let features_before = self.snapshot.load().catalog.features_hash();
-        let environment = self.snapshot.load().environment.clone();
+        let before = self.snapshot();
+        let environment = self.environment(&writer.definitions);
         let settings = self.settings.load_full();
-        let effective = writer.definitions.iter().map(|(id, (_, source))| {
+        let declared = writer.definitions.iter().map(|(id, (_, source))| (id.clone(), source.clone()));
+        let local = environment.declared().iter().map(|(id, (source, _))| (id.clone(), source.clone()));
+        let declared: Arc<BTreeMap<SourceId, Arc<Source>>> = Arc::new(declared.chain(local).collect());
+        let effective = declared.iter().map(|(id, source)| {
             (id.clone(), Arc::new(effective_source(source, &environment, &settings.defaults)))
         });
         let effective_sources: Arc<BTreeMap<SourceId, Arc<Source>>> = Arc::new(effective.collect());
-        let declared = writer.definitions.iter().map(|(id, (_, source))| (id.clone(), source.clone()));
-        let declared: Arc<BTreeMap<SourceId, Arc<Source>>> = Arc::new(declared.collect());
-        let inventory = Arc::new(writer.inventory.clone());
+        let mut inventory = writer.inventory.clone();
+        for (id, (_, state)) in environment.declared() {
+            inventory.add_local_source(id.clone(), state.clone());
+        }
+        let inventory = Arc::new(inventory);
         let changed_connections = self.changed_connections(writer, &effective_sources);
         let damage = writer.damage.to_published();
         self.update_snapshot(|snapshot| {
@@ -401,6 +414,7 @@ impl State {
             let sources = writer.catalog_sources.values().cloned().chain(embedded).collect();
             snapshot.catalog = Arc::new(settings.build_catalog(inventory.version, sources));
             snapshot.inventory = inventory.clone();
+            snapshot.environment = environment.clone();
             snapshot.declared_sources = declared.clone();
             snapshot.effective_sources = effective_sources.clone();
             snapshot.replace_connections(&changed_connections);
@@ -411,12 +425,28 @@ impl State {
             snapshot.position = writer.position.clone();
         });
         let catalog = self.snapshot.load().catalog.clone();
-        if before != catalog.hash() {
+        if before.catalog.hash() != catalog.hash() {
             self.notify_catalog_changed(&catalog);
         }
-        if features_before != catalog.features_hash() {
+        if before.catalog.features_hash() != catalog.features_hash() {
             self.notify(RegistryNotice::FeaturesChanged);
         }
+        self.notify_transitions(&before.statuses, &statuses);
+    }
+
+    /// Notifies subscribers of the sources that failed or recovered between two states. Compares states instead of
+    /// watching discoveries, so that those of other processes count too. The first state is that of the store at the
+    /// start, before anything can subscribe.
+    fn notify_transitions(
+        &self,
+        before: &BTreeMap<SourceId, SourceStatus>,
+        after: &Arc<BTreeMap<SourceId, SourceStatus>>,
+    ) {
+        let unknown = SourceStatus::default();
+        let notices = after.iter().filter_map(|(id, status)| {
+            SourceTransitionNotice::between(id, before.get(id).unwrap_or(&unknown), status)
+        });
+        notices.for_each(|notice| self.notify(RegistryNotice::SourceTransition(Arc::new(notice))));
     }
 
     /// Publishes a catalogue with the tools that the host registered; nothing else changes.
@@ -437,22 +467,30 @@ impl State {
         self.update_snapshot(|snapshot| snapshot.blocked_sources = blocked.clone());
     }
 
+    /// Logs which sources the environment of this process switches, and the tool counts that follow. No record says so:
+    /// the switch holds for this process alone.
+    pub(crate) fn log_environment_switches(&self) {
+        let snapshot = self.snapshot();
+        let switched: Vec<(&SourceId, &Arc<SourceState>)> = snapshot
+            .inventory
+            .sources()
+            .filter(|(id, state)| snapshot.environment.is_enabled(id, state) != state.enabled)
+            .collect();
+        if switched.is_empty() {
+            return;
+        }
+        for (id, state) in switched {
+            let removed_count = state.tools.values().filter(|tool| !tool.deprecated).count();
+            if !snapshot.is_enabled(id) && removed_count > 0 {
+                tracing::info!(server_name = %id, removed_count, "tools.registry.server.removed");
+            }
+        }
+        log_tool_counts(&snapshot.catalog);
+    }
+
     /// Logs the new tool counts and notifies subscribers.
     fn notify_catalog_changed(&self, catalog: &Catalog) {
-        let count = |kind: &str| {
-            catalog
-                .sources()
-                .filter(|source| source.options.kind == kind)
-                .map(|source| source.segment.entries().len())
-                .sum::<usize>()
-        };
-        tracing::info!(
-            static_count = count("builtin"),
-            mcp_count = count("mcp"),
-            openapi_count = count("openapi"),
-            workflow_count = count("workflow"),
-            "tools.registry.updated"
-        );
+        log_tool_counts(catalog);
         self.notify(RegistryNotice::CatalogChanged);
     }
 
@@ -465,4 +503,22 @@ impl State {
             next
         });
     }
+}
+
+/// Logs the number of tools of each kind.
+fn log_tool_counts(catalog: &Catalog) {
+    let count = |kind: &str| {
+        catalog
+            .sources()
+            .filter(|source| source.options.kind == kind)
+            .map(|source| source.segment.entries().len())
+            .sum::<usize>()
+    };
+    tracing::info!(
+        static_count = count("builtin"),
+        mcp_count = count("mcp"),
+        openapi_count = count("openapi"),
+        workflow_count = count("workflow"),
+        "tools.registry.updated"
+    );
 }

@@ -7,9 +7,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use toolcrib_catalog::Catalog;
-use toolcrib_config::{ConfigDiagnostic, Override, overrides_from_env};
+use toolcrib_config::{ConfigDiagnostic, Override, overrides_from_env, resolve_settings};
+use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::freshness::{Freshness, MAX_BACKOFF};
 use toolcrib_core::inventory::{Inventory, Origin, SourceState};
+use toolcrib_core::source::SourceKind;
 use toolcrib_core::text::closest_match;
 use toolcrib_core::tool::ToolName;
 use toolcrib_core::{Code, Error, Result, Source, SourceId, Timestamp};
@@ -18,6 +20,7 @@ use super::connection_fingerprints::ConnectionFingerprint;
 use super::damage::JournalDamage;
 use super::journal::Journal;
 use super::newer_records::NewerRecord;
+use crate::secret::resolve_variables;
 use crate::store::{ErrorSummary, JournalPosition, SourceStatus};
 
 /// Immutable state that readers see; replaced as a whole.
@@ -51,21 +54,79 @@ pub(crate) struct Snapshot {
     pub(crate) environment: EnvironmentOverrides,
 }
 
-/// Environment variables of this process that override single sources. Cheap to clone.
+/// What the environment of this process overrides of single sources. Cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct EnvironmentOverrides(Arc<[(String, String)]>);
+pub(crate) struct EnvironmentOverrides {
+    /// Variables named `TOOLCRIB_SOURCE_…`.
+    variables: Arc<[(String, String)]>,
+    /// `enabled` of the sources that refer to a variable for it.
+    enabled: Arc<BTreeMap<SourceId, bool>>,
+    /// Sources that only the environment declares, each with a state as if it had been declared.
+    declared: Arc<BTreeMap<SourceId, (Arc<Source>, SourceState)>>,
+}
 
 impl EnvironmentOverrides {
-    pub(crate) fn new(environment: &[(String, String)]) -> EnvironmentOverrides {
-        EnvironmentOverrides(environment.into())
+    pub(crate) fn new(variables: &[(String, String)]) -> EnvironmentOverrides {
+        EnvironmentOverrides { variables: variables.into(), ..EnvironmentOverrides::default() }
+    }
+
+    /// Returns the overrides for these sources: those that the journal declares, with their definitions.
+    pub(crate) fn for_sources<'a>(
+        &self,
+        definitions: impl Iterator<Item = &'a Arc<Source>> + Clone,
+    ) -> EnvironmentOverrides {
+        let referring = definitions.clone().filter(|source| source.settings.references.contains_key("enabled"));
+        let enabled = referring.filter_map(|source| {
+            let (settings, _) = resolve_settings(&source.settings, &resolve_variables);
+            Some((source.id.clone(), settings.enabled?))
+        });
+        let overrides = overrides_from_env(self.variables.iter().cloned(), definitions.map(|source| &source.id));
+        let declared = overrides.declared.into_iter().map(|(id, source)| {
+            let state = SourceState {
+                kind: source.kind.name().to_owned(),
+                origin: Origin::Runtime,
+                definition: Fingerprint::digest(id.as_str()),
+                declared_enabled: source.settings.enabled,
+                enabled: source.settings.enabled.unwrap_or(true),
+                removed: false,
+                manifest: None,
+                tools: BTreeMap::new(),
+            };
+            (id, (Arc::new(source), state))
+        });
+        EnvironmentOverrides {
+            variables: self.variables.clone(),
+            enabled: Arc::new(enabled.collect()),
+            declared: Arc::new(declared.collect()),
+        }
+    }
+
+    /// Returns the sources that only the environment declares.
+    pub(crate) fn declared(&self) -> &BTreeMap<SourceId, (Arc<Source>, SourceState)> {
+        &self.declared
+    }
+
+    /// Fails for a source that only the environment declares, which no command can change.
+    pub(crate) fn ensure_not_declared(&self, id: &SourceId) -> Result<()> {
+        let Some((source, _)) = self.declared.get(id) else { return Ok(()) };
+        let setting = if matches!(source.kind, SourceKind::Stdio(_)) { "COMMAND" } else { "URL" };
+        let variable = format!("TOOLCRIB_SOURCE_{}_{setting}", id.as_str().to_ascii_uppercase());
+        let message = format!("`{id}` is declared by the environment variable `{variable}`; change that instead");
+        Err(Error::new(Code::Conflict, message).with_retryable(false))
     }
 
     /// Returns what the environment overrides of a source.
     pub(crate) fn get(&self, id: &SourceId) -> Option<Override> {
-        if self.0.is_empty() {
+        let referred = self.enabled.get(id).copied();
+        if self.variables.is_empty() && referred.is_none() {
             return None;
         }
-        overrides_from_env(self.0.iter().cloned(), [id]).by_source.remove(id)
+        let by_variable = overrides_from_env(self.variables.iter().cloned(), [id]).by_source.remove(id);
+        if by_variable.is_none() && referred.is_none() {
+            return None;
+        }
+        let by_variable = by_variable.unwrap_or_default();
+        Some(Override { enabled: by_variable.enabled.or(referred), ..by_variable })
     }
 
     /// Whether a source is enabled in this process: the environment overrides the inventory's `enabled`.
@@ -73,9 +134,9 @@ impl EnvironmentOverrides {
         self.get(id).and_then(|overrides| overrides.enabled).unwrap_or(state.enabled)
     }
 
-    /// Whether the URL or the token of a source is overridden, so that its discoveries hold for this process alone.
+    /// Whether the URL, the command or the token of a source is overridden, so that its discoveries hold for this process alone.
     pub(crate) fn changes_connection(&self, id: &SourceId) -> bool {
-        self.get(id).is_some_and(|overrides| overrides.url.is_some() || overrides.token.is_some())
+        self.get(id).is_some_and(|overrides| overrides.changes_connection())
     }
 
     /// Returns an error for each variable that matches none of the sources, most likely a misspelt name.
@@ -83,7 +144,7 @@ impl EnvironmentOverrides {
         &self,
         sources: impl IntoIterator<Item = &'a SourceId>,
     ) -> Vec<ConfigDiagnostic> {
-        overrides_from_env(self.0.iter().cloned(), sources).errors
+        overrides_from_env(self.variables.iter().cloned(), sources).errors
     }
 }
 

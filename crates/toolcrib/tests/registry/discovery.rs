@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
+use serde_json::json;
 use toolcrib::core::freshness::Freshness;
+use toolcrib::core::inventory::Actor;
 use toolcrib::refresh::RefreshStatus;
-use toolcrib::registry::{DiscoveryStatus, HistoryQuery, SourceHealth};
+use toolcrib::registry::{DiscoveryStatus, HistoryQuery, RegistryNotice, SourceHealth};
+use toolcrib::store::SourceTransition;
 use toolcrib::testkit::{ScriptedSource, config_with_sources, open_with_connectors};
-use toolcrib::{Code, Refresh, RegistryOptions, RequiredFreshness};
+use toolcrib::{Code, Refresh, RegistryOptions, Requester, RequiredFreshness};
 
 use crate::support::{
     TestRegistry, cached_tools, force_refresh, id, list_tools, open, open_with, refresh, run_pending_tasks, tool_json,
@@ -271,6 +274,89 @@ async fn a_host_can_record_its_own_discovery() {
     assert_eq!(fixture.sources().record_tools(&id("hub"), Vec::new()).await.unwrap_err().code, Code::NotFound);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_host_can_record_tools_one_by_one() {
+    let git = ScriptedSource::new(["push"]);
+    let fixture = open(&[("git", &git)]).await;
+    let raw = |tool: serde_json::Value| serde_json::value::to_raw_value(&tool).unwrap();
+    let record = async |tool| fixture.registry.record_tool(&id("git"), raw(tool)).await;
+    let added = record(tool_json("push", "Pushes")).await.unwrap();
+    assert_eq!((added.status, added.added), (RefreshStatus::Success, vec!["git__push".to_owned()]));
+    // Hidden characters, an unknown field and no schema: the others are recorded again as they were offered.
+    let odd = json!({ "name": "tag", "description": "Tags\u{200b}", "x": 1 });
+    assert_eq!(record(odd.clone()).await.unwrap().added, ["git__tag"]);
+    let changed = record(tool_json("push", "Pushes a branch")).await.unwrap();
+    assert_eq!((changed.added.len(), changed.changed.len(), changed.removed.len(), changed.unchanged), (0, 1, 0, 1));
+    assert_eq!(cached_tools(&fixture), ["git__push", "git__tag"]);
+
+    let version = fixture.registry.inventory().version;
+    for tool in [tool_json("push", "Pushes a branch"), odd] {
+        assert_eq!(record(tool).await.unwrap().status, RefreshStatus::Unchanged);
+    }
+    let error = record(json!({ "description": "nameless" })).await.unwrap_err();
+    assert_eq!((error.code, error.message.as_str()), (Code::ToolInvalidInput, "the tool cannot be offered: it has no name"));
+    assert_eq!((fixture.registry.inventory().version, git.discoveries()), (version, 0), "no event without a change");
+    assert_eq!(fixture.source_view("git").freshness, Freshness::Fresh);
+    let unknown = fixture.registry.record_tool(&id("hub"), raw(tool_json("x", "x"))).await.unwrap_err();
+    assert_eq!(unknown.code, Code::NotFound);
+
+    // Concurrent reports lose none.
+    let many = (0..8).map(|number| record(tool_json(&format!("t{number}"), "Numbered")));
+    for outcome in futures_util::future::join_all(many).await {
+        assert_eq!(outcome.unwrap().status, RefreshStatus::Success);
+    }
+    assert_eq!(cached_tools(&fixture).len(), 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_actor_of_a_record_is_the_client_that_asked() {
+    let git = ScriptedSource::new(["a"]);
+    let fixture = open(&[("git", &git)]).await;
+    let actors = async || {
+        let records = fixture.history().records(&HistoryQuery::after(0)).await.unwrap();
+        let recorded = records.into_iter().filter(|record| record.kind == "InventoryRecorded");
+        recorded.map(|record| record.actor).collect::<Vec<_>>()
+    };
+    fixture.registry.refresh(Refresh::default()).await;
+    git.set_tools(["a", "b"]);
+    let requester = Requester { actor: Some(Actor::new("rest:ada")), ..Requester::default() };
+    fixture.registry.refresh(Refresh { force: true, requester: requester.clone(), ..Refresh::default() }).await;
+    assert_eq!(actors().await, ["system", "rest:ada"]);
+
+    git.set_tools(["c"]);
+    fixture.manual_clock.advance(Duration::from_secs(301));
+    fixture.refresher().ensure_freshness(RequiredFreshness::Fresh, None, requester).await;
+    assert_eq!(actors().await, ["system", "rest:ada", "rest:ada"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_that_fails_or_recovers_is_noticed_once() {
+    let git = ScriptedSource::new(["a"]);
+    let fixture = open(&[("git", &git)]).await;
+    let mut notices = fixture.registry.subscribe();
+    let mut transitions = || {
+        let received = std::iter::from_fn(|| notices.try_recv().ok()).filter_map(|notice| match notice {
+            RegistryNotice::SourceTransition(notice) => Some(notice.text.clone()),
+            _ => None,
+        });
+        received.collect::<Vec<_>>()
+    };
+    refresh(&fixture, "git").await;
+    assert_eq!(transitions(), [""; 0], "the first success is no recovery");
+    git.fail("away");
+    refresh(&fixture, "git").await;
+    refresh(&fixture, "git").await;
+    assert_eq!(transitions(), ["`git` failed: away"]);
+    git.set_tools(["a"]);
+    refresh(&fixture, "git").await;
+    refresh(&fixture, "git").await;
+    assert_eq!(transitions(), ["`git` recovered"]);
+    let checks = fixture.history().checks(&id("git")).await.unwrap();
+    let (failed, recovered) = (Some(SourceTransition::Failed), Some(SourceTransition::Recovered));
+    let found: Vec<_> = checks.iter().rev().map(|check| (check.error.is_some(), check.transition)).collect();
+    assert_eq!(found, [(false, None), (true, failed), (true, None), (false, recovered), (false, None)]);
+}
+
 async fn record_tools(fixture: &TestRegistry, names: &[&str]) -> toolcrib::RefreshOutcome {
     let raw = |name: &&str| serde_json::value::to_raw_value(&tool_json(name, "Recorded")).unwrap();
     fixture.registry.sources().record_tools(&id("git"), names.iter().map(raw).collect()).await.unwrap()
@@ -346,7 +432,7 @@ async fn endless_change_notifications_are_rate_limited() {
 async fn cached_tools_contact_no_source() {
     let git = ScriptedSource::new(["push"]);
     let fixture = open(&[("git", &git)]).await;
-    assert!(fixture.refresher().ensure_freshness(RequiredFreshness::Cached, None).await.is_empty());
+    assert!(fixture.refresher().ensure_freshness(RequiredFreshness::Cached, None, Requester::default()).await.is_empty());
     assert_eq!((cached_tools(&fixture).len(), git.discoveries()), (0, 0));
 }
 

@@ -7,7 +7,7 @@ use toolcrib::core::freshness::Freshness;
 use toolcrib::refresh::{BackoffPolicy, ConnectionAfterDiscovery, RefreshStatus};
 use toolcrib::registry::{DiscoveryStatus, SourceHealth};
 use toolcrib::testkit::{ScriptedSource, config_with_sources, open_with_connectors};
-use toolcrib::{Code, RegistryOptions, RequiredFreshness};
+use toolcrib::{Code, RegistryOptions, Requester, RequiredFreshness};
 
 use crate::support::{
     cached_tools, call, force_refresh, id, list_tools, open, open_with, open_yaml, refresh, run_pending_tasks,
@@ -67,7 +67,7 @@ async fn without_revalidation_a_stale_list_stays_until_it_is_refreshed() {
     assert_eq!(list_tools(&fixture).await, ["git__push"]);
     run_pending_tasks().await;
     assert_eq!(git.discoveries(), 1);
-    fixture.refresher().ensure_freshness(RequiredFreshness::Fresh, None).await;
+    fixture.refresher().ensure_freshness(RequiredFreshness::Fresh, None, Requester::default()).await;
     assert_eq!((cached_tools(&fixture), git.discoveries()), (vec!["git__pull".to_owned()], 2));
 }
 

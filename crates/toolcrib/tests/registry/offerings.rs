@@ -8,7 +8,7 @@ use toolcrib::core::freshness::Freshness;
 use toolcrib::core::inventory::{Actor, Command};
 use toolcrib::registry::{ListHints, RegistryNotice};
 use toolcrib::testkit::ScriptedSource;
-use toolcrib::{CallContext, Code, McpCapability, Registry, RequiredFreshness};
+use toolcrib::{CallContext, Code, McpCapability, Registry, Requester, RequiredFreshness};
 use toolcrib_testkit::programs;
 
 use crate::support::{
@@ -129,18 +129,18 @@ async fn background_refreshes_run_one_at_a_time() {
     let fixture = open(&[("git", &git), ("hub", &hub)]).await;
     git.pause();
     for _ in 0..10 {
-        fixture.refresher().refresh_in_background();
+        fixture.refresher().refresh_in_background(Requester::default());
     }
     wait_until("the quick one is listed", || cached_tools(&fixture) == ["hub__pull"]).await;
     assert_eq!((git.discoveries(), hub.discoveries()), (1, 1));
     git.resume();
     wait_until("the other one is listed", || cached_tools(&fixture) == ["git__push", "hub__pull"]).await;
     run_pending_tasks().await;
-    fixture.refresher().refresh_in_background();
+    fixture.refresher().refresh_in_background(Requester::default());
     run_pending_tasks().await;
     assert_eq!((git.discoveries(), hub.discoveries()), (1, 1), "all is fresh");
     fixture.manual_clock.advance(Duration::from_secs(3600));
-    fixture.refresher().refresh_in_background();
+    fixture.refresher().refresh_in_background(Requester::default());
     wait_until("stale sources are refreshed", || (git.discoveries(), hub.discoveries()) == (2, 2)).await;
 }
 
@@ -151,12 +151,12 @@ async fn a_bounded_wait_does_not_end_the_discovery() {
     let fixture = open(&[("git", &git), ("hub", &hub)]).await;
     git.set_delay(Duration::from_secs(5));
     let began = tokio::time::Instant::now();
-    fixture.refresher().ensure_freshness_within(RequiredFreshness::Discovered, Duration::from_secs(2)).await;
+    fixture.refresher().ensure_freshness_within(RequiredFreshness::Discovered, Duration::from_secs(2), Requester::default()).await;
     assert_eq!((began.elapsed().as_secs(), cached_tools(&fixture)), (2, vec!["hub__pull".to_owned()]));
     wait_until("the slow one follows", || cached_tools(&fixture).len() == 2).await;
     assert_eq!(git.discoveries(), 1);
     let began = tokio::time::Instant::now();
-    fixture.refresher().ensure_freshness_within(RequiredFreshness::Discovered, Duration::from_secs(2)).await;
+    fixture.refresher().ensure_freshness_within(RequiredFreshness::Discovered, Duration::from_secs(2), Requester::default()).await;
     assert!(began.elapsed().is_zero(), "nothing to wait for");
 }
 

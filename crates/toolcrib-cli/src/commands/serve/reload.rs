@@ -11,8 +11,9 @@ use std::time::{Duration, SystemTime};
 use toolcrib::config::Config;
 use toolcrib::config_file::{self, LoadedConfig};
 use toolcrib::core::ResultExt;
-use toolcrib::{Code, Result};
+use toolcrib::{Code, Requester, Result, Trace};
 use toolcrib_server::{AppState, McpService};
+use tracing::Instrument;
 
 use crate::exit::HangupSignal;
 use crate::session::{CliSession, load_config};
@@ -62,14 +63,15 @@ pub(super) async fn watch_config(
             }
             continue;
         }
-        if let Err(error) = apply_config(session, mcp_service, app_state, &loaded).await {
+        let span = tracing::info_span!("reload", trace_id = %Trace::log_only().id());
+        if let Err(error) = apply_config(session, mcp_service, app_state, &loaded).instrument(span).await {
             session.common.hint(&format!("error: {}; the reload is tried again", error.message));
             // Forget the stamps, so that the next check applies the files again.
             known.values_mut().for_each(|stamp| *stamp = None);
             continue;
         }
         // Discover new sources, so that clients are notified of their tools.
-        session.registry.refresher().refresh_in_background();
+        session.registry.refresher().refresh_in_background(Requester::default());
         let changes = if changes.is_empty() { "the project file is trusted".to_owned() } else { changes.join(", ") };
         session.common.hint(&format!("configuration reloaded: {changes}"));
         // Watch the new set of files, keeping the stamps of those that stay.

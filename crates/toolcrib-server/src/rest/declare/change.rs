@@ -9,24 +9,30 @@ use toolcrib::core::inventory::Origin;
 use toolcrib::registry::{DeclareOutcome, EnableOutcome, EnableTarget, EnabledState};
 use toolcrib::{Code, Error, Refresh, Result, Source, SourceId};
 
-use super::{authorize, declared_source, parse_source};
+use super::{authorize, check_source, declared_source, parse_source};
 use crate::auth::{AuthenticatedClient, AuthorizedRequest};
 use crate::rest::body::JsonBody;
 use crate::rest::error::ApiResult;
+use crate::rest::precondition::{IfMatch, source_etag};
 use crate::rest::query::{PathParam, find_source_id};
-use crate::rest::response::ok_json;
+use crate::rest::response::tagged_json;
 use crate::state::AppState;
 
 /// Applies a patch and discovers the source again if necessary.
 pub(super) async fn change_source(
-    AuthorizedRequest { app, client, trace }: AuthorizedRequest,
+    request: AuthorizedRequest,
     PathParam(name): PathParam,
+    if_match: IfMatch,
     JsonBody(mut patch): JsonBody<Map<String, Value>>,
 ) -> ApiResult {
+    let requester = request.requester();
+    let AuthorizedRequest { app, client, .. } = request;
     let id = find_source_id(&app.registry, &name)?;
     // `enabled` is not part of the declaration, so it is taken out of the patch and applied by itself.
     let enabled = patch.shift_remove("enabled").map(parse_enabled).transpose()?;
     let guard = app.declare_lock.lock().await;
+    // Under the lock, so that of two clients with the same tag one is refused.
+    check_source(&app, &id, &if_match)?;
     let source = if patch.is_empty() { None } else { Some(apply_patch(&app, &id, &patch)?) };
     // Only a change of the connection needs authorization; a remote administrator may change the title of any source.
     let before = app.registry.sources().declaration(&id);
@@ -50,10 +56,12 @@ pub(super) async fn change_source(
     // Not forced: only a source whose connection changed or that was never discovered is contacted.
     let mut refresh_outcome = None;
     if outcome != DeclareOutcome::Same {
-        let refresh = Refresh { trace, ..Refresh::default() };
+        let refresh = Refresh { requester, ..Refresh::default() };
         refresh_outcome = Some(app.registry.refresher().refresh_one(&id, refresh).await?);
     }
-    ok_json(&declared_source(&app, &id, refresh_outcome)?)
+    let declared = declared_source(&app, &id, refresh_outcome)?;
+    let etag = source_etag(&app.registry, &declared.source);
+    tagged_json(&declared, etag)
 }
 
 /// Enables or disables a source. Fails for one with an invalid declaration in the configuration.

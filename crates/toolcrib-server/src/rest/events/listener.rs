@@ -14,7 +14,8 @@ use toolcrib::registry::HistoryQuery;
 use toolcrib::{Registry, Result};
 
 use super::feed::ListenerPermit;
-use super::sse::{self, FeedEvent};
+use super::EventFormat;
+use super::sse::{self, FeedEvent, SseEvent};
 use crate::state::AppState;
 
 /// Interval of comments on an idle stream. Proxies close connections that are silent for long.
@@ -32,6 +33,8 @@ pub(super) struct EventListener {
     /// True when the journal has records after `last_seq` that must be read from it. Events of the feed wait in the
     /// channel meanwhile.
     is_behind: bool,
+    /// `Some` with the URI of the store, if events are sent as CloudEvents.
+    cloud_source: Option<String>,
     /// Rendered events that are sent next.
     pending: VecDeque<Bytes>,
     closed: CancellationToken,
@@ -40,7 +43,12 @@ pub(super) struct EventListener {
 
 impl EventListener {
     /// Opens a stream. Subscribes to the feed before it reads the journal, so that no record between the two is missed.
-    pub(super) async fn new(app: &AppState, permit: ListenerPermit, after: Option<u64>) -> Result<EventListener> {
+    pub(super) async fn new(
+        app: &AppState,
+        permit: ListenerPermit,
+        after: Option<u64>,
+        format: EventFormat,
+    ) -> Result<EventListener> {
         let events = app.event_feed.events.subscribe();
         let closed = app.event_feed.closed.clone();
         let registry = app.registry.clone();
@@ -51,8 +59,10 @@ impl EventListener {
         // `retry` tells browsers to reconnect after two seconds; the comment shows a client at once that the stream is
         // open.
         let pending = VecDeque::from([Bytes::from_static(b"retry: 2000\n\n: listening\n\n")]);
+        let cloud_source = (format == EventFormat::CloudEvents).then(|| registry.history().store_uri());
+        let is_behind = last_seq < head;
         let mut listener =
-            EventListener { registry, events, last_seq, is_behind: last_seq < head, pending, closed, _permit: permit };
+            EventListener { registry, events, last_seq, is_behind, cloud_source, pending, closed, _permit: permit };
         listener.read_journal().await?;
         Ok(listener)
     }
@@ -84,16 +94,16 @@ impl EventListener {
                 () = tokio::time::sleep(KEEP_ALIVE_INTERVAL) => return Some(Bytes::from_static(b": keep-alive\n\n")),
             };
             match event {
-                Ok(FeedEvent::Record { seq, text }) if seq == self.last_seq + 1 => {
+                Ok(FeedEvent::Record { seq, event }) if seq == self.last_seq + 1 => {
                     self.last_seq = seq;
-                    return Some(text);
+                    return Some(self.render(&event));
                 }
                 // Sent already, or after a gap that is filled from the journal.
                 Ok(FeedEvent::Record { seq, .. }) => self.is_behind = seq > self.last_seq,
-                Ok(FeedEvent::Measurement(text)) => return Some(text),
+                Ok(FeedEvent::Measurement(event)) => return Some(self.render(&event)),
                 Ok(FeedEvent::Lost(count)) | Err(RecvError::Lagged(count)) => {
                     self.is_behind = true;
-                    self.pending.push_back(sse::render_lost(count));
+                    self.pending.push_back(self.render(&sse::render_lost(count, self.registry.now())));
                 }
                 Err(RecvError::Closed) => return None,
             }
@@ -111,10 +121,18 @@ impl EventListener {
         self.is_behind = records.len() == RECORD_BATCH_SIZE;
         for record in &records {
             self.last_seq = record.seq;
-            if let FeedEvent::Record { text, .. } = sse::render_record(record) {
-                self.pending.push_back(text);
+            if let FeedEvent::Record { event, .. } = FeedEvent::record(record) {
+                self.pending.push_back(self.render(&event));
             }
         }
         Ok(())
+    }
+
+    /// Returns the text of an event in the format of this listener.
+    fn render(&self, event: &SseEvent) -> Bytes {
+        match &self.cloud_source {
+            Some(source) => event.cloud_text(source),
+            None => event.text(),
+        }
     }
 }
