@@ -306,3 +306,49 @@ fn a_removed_source_keeps_its_history() {
 fn string_values(array: &Value) -> Vec<&str> {
     array.as_array().unwrap().iter().filter_map(Value::as_str).collect()
 }
+
+#[test]
+fn checks_and_records_are_printed_as_cloud_events() {
+    let project = TestProject::new("");
+    let working =
+        format!("hub: {{ command: SERVER, args: [--change-file, {:?}] }}", project.path("project").join("list.json"));
+    project.configure(&working);
+    write_tool_list(&project, &first_tools());
+    project.run(&["refresh"]).assert_code(0);
+    project.configure("hub: { command: no-such-program-here }");
+    project.run(&["refresh", "--force"]).assert_code(1).assert_stdout("hub: failed: ");
+    project.configure(&working);
+    let refreshed = project.json(0, &["refresh", "--force"]);
+    assert_eq!(
+        (&refreshed["totals"]["sources"], &refreshed["totals"]["succeeded"]),
+        (&json!(1), &json!(1)),
+        "{refreshed}"
+    );
+    project.run(&["history", "--checks"]).assert_code(0).assert_stdout("recovered: 3 tools").assert_stdout("failed: ");
+    let checks = project.json(0, &["history", "--checks"]);
+    assert_eq!(field_values(&checks["checks"], "transition"), ["recovered", "failed", ""]);
+    assert_eq!(checks["checks"][1]["error"]["retryable"], true, "{checks}");
+
+    let cloud = |arguments: &[&str]| -> Value {
+        let output = project.run(&[&["history", "--format", "cloudevents"], arguments].concat());
+        serde_json::from_str(&output.assert_code(0).stdout).unwrap()
+    };
+    let events = cloud(&["--checks"]);
+    assert_eq!(
+        field_values(&events, "type"),
+        ["toolcrib.source.recovered", "toolcrib.source.failed", "toolcrib.source.checked"]
+    );
+    let events = cloud(&[]);
+    let records = project.json(0, &["history"])["records"].clone();
+    assert_eq!(
+        events.as_array().unwrap().iter().map(|event| &event["data"]).collect::<Vec<_>>(),
+        records.as_array().unwrap().iter().collect::<Vec<_>>()
+    );
+    let recorded =
+        events.as_array().unwrap().iter().find(|event| event["type"] == "toolcrib.InventoryRecorded").unwrap();
+    assert_eq!(
+        (&recorded["specversion"], &recorded["subject"], &recorded["data"]["actor"]),
+        (&json!("1.0"), &json!("hub"), &json!("cli"))
+    );
+    project.run(&["history", "--format", "yaml"]).assert_code(2);
+}

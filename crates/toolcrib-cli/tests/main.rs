@@ -14,6 +14,7 @@ mod damaged_store;
 mod discovery_wait;
 mod documentation;
 mod durability;
+mod environment;
 mod history;
 mod hostile_schemas;
 mod local_callers;

@@ -189,6 +189,92 @@ fn a_served_call_belongs_to_the_trace_of_its_client() {
 }
 
 #[test]
+fn every_log_event_of_a_server_has_a_trace_id() {
+    let workspace = test_workspace();
+    run(&workspace, &["refresh"], &[]);
+    // The environment switches one source: without a record, the log says so.
+    let variables = [("TOOLCRIB_LOG_FORMAT", "json"), ("TOOLCRIB_SOURCE_ONE_ENABLED", "false")];
+    let server = workspace.start_listening_with(&["serve", "--listen", "127.0.0.1:0", "-v"], &variables);
+    let parent = format!("traceparent: 00-{TRACE_ID}-{SPAN_ID}-01\r\n");
+    request(&server.url, "POST", "/api/refresh?force=true", &parent, "");
+    request(&server.url, "POST", "/api/refresh", "", "");
+    request(&server.url, "GET", "/api/sources", "", "");
+    let events = || -> Vec<Value> {
+        let log = read_or_empty(&workspace.path("serve.log"));
+        log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    };
+    wait_until("the last request is logged", || {
+        events().iter().filter(|event| event["message"] == "http.request").count() >= 3
+    });
+    let events = events();
+    let named = |name: &str| {
+        events.iter().find(|event| event["message"] == name).unwrap_or_else(|| panic!("{name}: {events:?}"))
+    };
+    assert_eq!(named("tools.registry.server.removed")["server_name"], "one");
+    assert_eq!(named("tools.registry.updated")["mcp_count"], 0);
+    assert_eq!(named("tools.discovery.server.failed")["trace_id"], TRACE_ID);
+    let is_own = |event: &&Value| {
+        event["message"].as_str().is_some_and(|name| name.starts_with("tools.") || name == "http.request")
+    };
+    for event in events.iter().filter(is_own) {
+        let in_span =
+            event["spans"].as_array().is_some_and(|spans| spans.iter().any(|span| span["trace_id"].is_string()));
+        assert!(event["trace_id"].is_string() || in_span, "{event}");
+    }
+}
+
+/// The recipe for Langfuse in the documentation, against what Langfuse documents: the path, the headers, and the
+/// attributes that it maps to its own fields.
+#[test]
+fn the_recipe_for_langfuse_sends_what_langfuse_documents() {
+    const RECIPE: &str = include_str!("../../../docs/operations.md");
+    let workspace = test_workspace();
+    let collector = LoopbackServer::start(|_| HttpReply::json(200, ""));
+    let langfuse = RECIPE.split("For Langfuse").nth(1).unwrap();
+    let line = |name: &str| langfuse.lines().find_map(|line| line.strip_prefix(&format!("export {name}="))).unwrap();
+    // `pk:sk` in Base64, as `AUTH` of the recipe.
+    let headers = line("OTEL_EXPORTER_OTLP_HEADERS").trim_matches('"').replace("$AUTH", "cGs6c2s=");
+    let endpoint = line("OTEL_EXPORTER_OTLP_ENDPOINT").replace("https://cloud.langfuse.com", &collector.url);
+    let variables =
+        [("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint.as_str()), ("OTEL_EXPORTER_OTLP_HEADERS", headers.as_str())];
+    run(&workspace, &["call", "one__echo", "text=xyzzy"], &variables);
+    run(&workspace, &["call", "one__fail"], &variables);
+
+    for request in collector.requests() {
+        assert_eq!(request.request_line(), "POST /api/public/otel/v1/traces");
+        assert_eq!(request.header("authorization"), Some("Basic cGs6c2s="));
+        assert_eq!(request.header("x-langfuse-ingestion-version"), Some("4"));
+        assert_eq!(request.header("content-type"), Some("application/x-protobuf"));
+    }
+    let spans = spans(&collector);
+    let call = attributes(&find_span(&spans, "tools/call one__echo").attributes);
+    // Type, name and user of an observation, in Langfuse's words and in those of OpenTelemetry that it understands.
+    for (name, value) in [
+        ("langfuse.observation.type", "tool"),
+        ("gen_ai.operation.name", "execute_tool"),
+        ("gen_ai.tool.name", "one__echo"),
+        ("user.id", "cli"),
+    ] {
+        assert_eq!(call[name], value, "{name}");
+    }
+    // Input and output of an observation come from these; Toolcrib sends neither.
+    for name in [
+        "langfuse.observation.input",
+        "langfuse.observation.output",
+        "gen_ai.prompt",
+        "gen_ai.completion",
+        "input.value",
+        "output.value",
+    ] {
+        assert_eq!(call[name], Value::Null, "{name}");
+    }
+    // The level of an observation is `ERROR` if the status of its span is.
+    assert_eq!(find_span(&spans, "tools/call one__fail").status.as_ref().unwrap().code, StatusCode::Error as i32);
+    let resource = attributes(&export_requests(&collector)[0].resource_spans[0].resource.as_ref().unwrap().attributes);
+    assert_eq!(resource["service.name"], "toolcrib");
+}
+
+#[test]
 fn workflow_steps_are_child_spans() {
     let workspace = TestWorkspace::new(&json!({}), &json!({}));
     let collector = LoopbackServer::start(|_| HttpReply::json(200, ""));

@@ -36,8 +36,7 @@ fn parse(
     let text = json!({ "sources": { name: keys } }).to_string();
     // Through the same parser as a file, so that messages and checks are the same.
     let config = syntax::parse(&text, "source", Syntax::Json);
-    let config =
-        config.and_then(|root| Config::from_node(&root, "source", base_dir, ConfigDialect::Toolcrib, lookup));
+    let config = config.and_then(|root| Config::from_node(&root, "source", base_dir, ConfigDialect::Toolcrib, lookup));
     let source = config.and_then(|config| match config.sources.into_iter().next() {
         Some(configured) => configured.source,
         None => Err(vec![ConfigDiagnostic::new("source", 0, "", "declares no source")]),

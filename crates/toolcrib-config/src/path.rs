@@ -10,6 +10,8 @@
 
 use std::path::{Component, Path, PathBuf};
 
+use super::reference::map_file_paths;
+
 /// Makes a path absolute: a relative one is joined to `base` and normalised.
 ///
 /// `~` becomes `${env:HOME}`. A path that starts with a reference stays as it is, since its value is known only at use.
@@ -24,6 +26,13 @@ pub(super) fn to_absolute(base: &Path, path: &str) -> String {
         return path.to_owned();
     }
     normalize(&base.join(path)).to_string_lossy().into_owned()
+}
+
+/// Makes the paths of `${file:…}` references absolute; like all paths they are relative to the configuration file.
+pub(super) fn resolve_file_references(base: &Path, text: &str) -> String {
+    // `~` stays: it is resolved when the file is read.
+    let absolute = |path: &str| if path.starts_with('~') { path.to_owned() } else { to_absolute(base, path) };
+    if text.contains("${file:") { map_file_paths(text, absolute) } else { text.to_owned() }
 }
 
 /// Makes the path of a program absolute. A bare name such as `npx` stays, to be found in `PATH`.

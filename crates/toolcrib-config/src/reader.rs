@@ -16,6 +16,7 @@ use toolcrib_core::time::parse_duration;
 use super::ConfigDialect;
 use super::diagnostic::ConfigDiagnostic;
 use super::overrides::parse_flag;
+use super::path::resolve_file_references;
 use super::reference::has_reference;
 use super::secret_mask::mask_literals;
 use super::size::parse_size;
@@ -99,13 +100,12 @@ impl<'a> ConfigReader<'a> {
     ) -> Option<Option<T>> {
         let text = node.as_text().filter(|text| has_reference(text))?;
         let resolved = match self.lookup {
-            Some(lookup) => lookup(text),
+            Some(lookup) => lookup(&resolve_file_references(self.base_dir, text)),
             None => Err(format!("`{}` cannot be resolved here", mask_literals(text))),
         };
         let value = match resolved {
-            Ok(resolved) => parse(resolved.trim()).ok_or_else(|| {
-                format!("expected {expected}, found another value of `{}`", mask_literals(text))
-            }),
+            Ok(resolved) => parse(resolved.trim())
+                .ok_or_else(|| format!("expected {expected}, found another value of `{}`", mask_literals(text))),
             Err(reason) => Err(reason),
         };
         Some(value.map_err(|message| self.error(node.line, path, message)).ok())
@@ -254,9 +254,8 @@ impl<'a> ConfigReader<'a> {
     pub(super) fn read_duration(&mut self, section: &Section<'_>, key: &str, zero: ZeroDuration) -> Option<Duration> {
         let node = section.get(key)?;
         let path = join_key(&section.path, key);
-        let is_valid = |duration: &Duration| {
-            *duration <= MAX_DURATION && (!duration.is_zero() || zero == ZeroDuration::Allowed)
-        };
+        let is_valid =
+            |duration: &Duration| *duration <= MAX_DURATION && (!duration.is_zero() || zero == ZeroDuration::Allowed);
         let expected = "a duration such as `30s` or `5m`";
         let parse = |text: &str| parse_duration(text).filter(is_valid);
         if let Some(duration) = self.read_reference(node, &path, expected, parse) {

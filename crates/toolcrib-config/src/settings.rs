@@ -60,7 +60,8 @@ const VALIDATE_CHOICES: [(&str, ArgumentValidation); 2] =
 /// Settings that refer to environment variables are checked with the values of this process and stay references.
 pub(super) fn read(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> SourceSettings {
     let is_reference = |entry: &&NodeEntry| {
-        let is_single = DEFAULTS_KEYS.contains(&entry.key.as_str()) || ["enabled", "title", "protocol"].contains(&entry.key.as_str());
+        let key = entry.key.as_str();
+        let is_single = DEFAULTS_KEYS.contains(&key) || ["enabled", "title", "protocol"].contains(&key);
         is_single && entry.node.as_text().is_some_and(|text| has_reference(text) && !text.contains("${file:"))
     };
     let (referring, literal): (Vec<&NodeEntry>, Vec<&NodeEntry>) = section.entries.iter().partition(is_reference);

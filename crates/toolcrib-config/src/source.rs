@@ -23,7 +23,6 @@ use super::reader::{ConfigReader, Section, format_alternatives};
 use super::syntax::{ConfigNode, NodeValue, join_key};
 use super::url_check;
 use super::{auth, header, openapi, settings};
-use crate::reference::map_file_paths;
 
 /// Keys that determine the kind of a source, each with the keys that belong to it. A source has exactly one.
 const KIND_KEYS: [(&str, &[&str]); 5] = [
@@ -67,12 +66,7 @@ pub(super) fn read(reader: &mut ConfigReader<'_>, id: &SourceId, node: &ConfigNo
 
 /// Makes the paths of `${file:…}` references absolute; like all paths they are relative to the configuration file.
 fn resolve_reference_paths(base: &Path, kind: &SourceKind) -> SourceKind {
-    // `~` stays: it is resolved when the file is read.
-    let absolute = |path: &str| if path.starts_with('~') { path.to_owned() } else { path::to_absolute(base, path) };
-    let change = |text: &str| {
-        let has_file_reference = text.contains("${file:");
-        Ok::<_, Infallible>(if has_file_reference { map_file_paths(text, absolute) } else { text.to_owned() })
-    };
+    let change = |text: &str| Ok::<_, Infallible>(path::resolve_file_references(base, text));
     match kind.try_map_texts(change) {
         Ok(kind) => kind,
         Err(never) => match never {},

@@ -399,3 +399,66 @@ fn identity_and_private_sources_are_parsed_and_the_upper_file_wins() {
     assert_eq!(shown["identity"], json!({ "loopback": { "value": "open", "origin": "toolcrib.yaml:3" } }));
     assert_eq!(shown["allow_private_sources"], json!({ "value": true, "origin": "toolcrib.yaml:4" }));
 }
+
+#[test]
+fn references_are_resolved_in_every_scalar() {
+    let lookup = |text: &str| {
+        reference::resolve_references(text, |reference| match reference {
+            reference::Reference::Env { name: "ON", .. } => Ok("true".to_owned()),
+            reference::Reference::Env { name: "TIME", .. } => Ok("90s".to_owned()),
+            reference::Reference::Env { name: "COUNT", .. } => Ok("17".to_owned()),
+            reference::Reference::Env { name: "WORD", .. } => Ok("per_client".to_owned()),
+            reference::Reference::Env { default: Some(default), .. } => Ok((*default).to_owned()),
+            reference::Reference::Env { .. } | reference::Reference::File { .. } => {
+                Err(format!("`{reference}` is not set"))
+            }
+        })
+    };
+    let read = |text: &str| Config::read_resolved(text, "toolcrib.yaml", Path::new("/p"), &lookup);
+    let config = read(
+        "sources:\n  a: { command: x, args: [\"${env:ON}\"], enabled: \"${env:ON}\", idle: \"${env:TIME}\", tags: [\"t${env:COUNT}\"], tools: { \"*\": \"${env:V:-ask}\" } }\n\
+         \u{20} b: { openapi: ./x.yaml, allow_private: \"${env:ON}\", include: [\"${env:G:-a*}\"] }\n\
+         defaults: { ttl: \"${env:TIME}\", result_limit: \"${env:COUNT}KiB\", lifecycle: \"${env:WORD}\" }\n\
+         expose: { full_below_tokens: \"${env:COUNT}\", prefix: \"${env:OFF:-false}\", mode: \"${env:M:-full}\" }\n",
+    )
+    .unwrap();
+    assert_eq!(config.defaults.ttl, Some(Duration::from_secs(90)));
+    assert_eq!(
+        (config.defaults.result_limit, config.defaults.lifecycle),
+        (Some(17 * 1024), Some(Lifecycle::PerClient))
+    );
+    assert_eq!(
+        (config.expose.full_below_tokens, config.expose.prefix, config.expose.mode),
+        (17, false, ExposeMode::Full)
+    );
+    let sources: Vec<&Source> = config.valid_sources().collect();
+    let [a, b] = sources.as_slice() else { panic!("{:?}", config.sources) };
+    // Settings of a source stay references in its definition; each process resolves them.
+    assert_eq!((a.settings.enabled, a.settings.idle), (None, None));
+    assert_eq!(a.settings.references, string_map(&[("enabled", "${env:ON}"), ("idle", "${env:TIME}")]));
+    let (resolved, errors) = resolve_settings(&a.settings, &lookup);
+    assert_eq!((resolved.enabled, resolved.idle, errors.len()), (Some(true), Some(Duration::from_secs(90)), 0));
+    assert_eq!((&a.settings.tags, a.settings.tools.is_empty()), (&strings(&["t17"]), false));
+    assert!(matches!(&a.kind, SourceKind::Stdio(stdio) if stdio.args == ["${env:ON}"]), "texts are resolved at use");
+    assert!(matches!(&b.kind, SourceKind::OpenApi(api) if api.allow_private && api.include == ["a*"]));
+    let exported = export_json(&[a], Secrets::Masked);
+    assert_eq!(exported["sources"]["a"]["enabled"], "${env:ON}");
+
+    let faults = read("sources:\n  a:\n    command: x\n    ttl: \"${env:NONE}\"\n  b: { command: x, call_timeout: \"${env:COUNT}\" }\n  c: { command: x }\n").unwrap();
+    let messages: Vec<String> = faults
+        .sources
+        .iter()
+        .filter_map(|source| source.source.as_ref().err())
+        .flatten()
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(
+        messages,
+        [
+            "toolcrib.yaml:4: sources.a.ttl: `${env:NONE}` is not set",
+            "toolcrib.yaml:5: sources.b.call_timeout: expected a duration such as `30s` or `5m`, found another value of `${env:COUNT}`",
+        ]
+    );
+    assert_eq!(faults.valid_sources().count(), 1);
+    assert_eq!(read("expose: { prefix: \"${env:COUNT}\" }\n").unwrap_err()[0].line, 1);
+}

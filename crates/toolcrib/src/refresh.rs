@@ -54,7 +54,7 @@ pub struct Refresh {
 /// On whose behalf sources are discovered: actor of the records that follow, and trace of the log events and spans.
 #[derive(Debug, Clone, Default)]
 pub struct Requester {
-    /// Who asked; `None` for the actor in the options of the registry, or else `system`.
+    /// Client that asked; `None` for the actor in the options of the registry, or else `system`.
     pub actor: Option<Actor>,
     /// Trace of the request; `None` for that in the options of the registry, or else a new one.
     pub trace: Option<Trace>,
@@ -141,7 +141,10 @@ impl Refresher {
     pub(crate) async fn refresh(self: &Arc<Self>, mut refresh: Refresh) -> Vec<RefreshOutcome> {
         refresh.requester = self.complete(refresh.requester);
         // The trace id is in the span too, for events further down that know no trace, such as a changed catalogue.
-        let span = tracing::info_span!("refresh", trace_id = refresh.requester.trace.as_ref().map(|trace| display(trace.id())));
+        let span = tracing::info_span!(
+            "refresh",
+            trace_id = refresh.requester.trace.as_ref().map(|trace| display(trace.id()))
+        );
         tracing::Instrument::instrument(self.refresh_sources(refresh), span).await
     }
 

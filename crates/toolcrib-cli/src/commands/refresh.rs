@@ -65,7 +65,9 @@ fn render_totals(totals: &RefreshTotals) -> String {
     let sources = plural::pluralize(totals.sources, "source");
     let disabled = if *disabled > 0 { format!(", {disabled} disabled") } else { String::new() };
     let added = plural::pluralize(*added, "tool");
-    format!("{sources}: {succeeded} succeeded, {failed} failed{disabled}; {added} added, {changed} changed, {removed} removed")
+    format!(
+        "{sources}: {succeeded} succeeded, {failed} failed{disabled}; {added} added, {changed} changed, {removed} removed"
+    )
 }
 
 /// Renders the outcome for one source: counts, and the tools that were added, changed, removed or renamed.

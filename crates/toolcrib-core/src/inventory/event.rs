@@ -128,7 +128,7 @@ pub struct Record {
 }
 
 /// Originator of an event: `cli`, `config`, `rest` or `rest:TOKEN_NAME`, `mcp` or `mcp:CLIENT`, a name given by an
-/// embedding program, or `system` where nobody asked, as for a scheduled discovery. Versions before wrote `refresh` for
+/// embedding program, or `system` where no client asked, as for a scheduled discovery. Versions before wrote `refresh` for
 /// all discoveries.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]

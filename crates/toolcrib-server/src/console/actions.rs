@@ -36,10 +36,7 @@ pub(super) async fn refresh_all(request: AuthorizedRequest) -> Redirect {
 }
 
 /// Refreshes one source. A failure is shown on its page.
-pub(super) async fn refresh_source(
-    request: AuthorizedRequest,
-    Path(id): Path<String>,
-) -> Result<Redirect, ApiError> {
+pub(super) async fn refresh_source(request: AuthorizedRequest, Path(id): Path<String>) -> Result<Redirect, ApiError> {
     let id = find_source_id(&request.app.registry, &id)?;
     let requester = request.requester();
     let refresh = Refresh { sources: Some(vec![id.clone()]), force: true, requester, ..Refresh::default() };

@@ -12,8 +12,8 @@ use toolcrib_mcp::Era;
 use toolcrib_mcp::server::McpRequest;
 
 use super::client_state::ClientList;
-use super::{McpService, peer_requester};
 use super::response::{McpResult, invalid_params, list_result, parse_params};
+use super::{McpService, peer_requester};
 use crate::page_cursor::{decode_cursor, encode_cursor};
 
 /// Tools per page. Large, because few clients follow cursors.

@@ -114,7 +114,8 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
     ]);
     let removed = object_schema(&[("id", text()), ("removed", boolean())]);
     let catalog = object_schema(&[("inventory_hash", text()), ("version", count())]);
-    let names = ["Record", "Source", "SourceRemoved", "DiscoveryProgress", "Outcome", "SourceTransition", "CallFinished"];
+    let names =
+        ["Record", "Source", "SourceRemoved", "DiscoveryProgress", "Outcome", "SourceTransition", "CallFinished"];
     let variants = names.into_iter().chain(["CatalogChanged", "EventsLost", "CloudEvent"]).map(schema_ref);
     let event = json!({
         "description": "Data of an event: `record`, `source` (the source, or that it was removed), `progress`, `discovered`, \

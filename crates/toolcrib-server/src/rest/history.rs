@@ -59,7 +59,11 @@ pub(super) fn routes() -> Vec<ApiRoute> {
                 "`cloudevents`: a JSON array of CloudEvents 1.0; the header `Link` has the next page",
             )
             .json_response(200, "History", "Records; `next_after` is the `after` of the next page, if there may be one")
-            .response_content(200, CLOUD_EVENT_BATCH_TYPE, json!({ "type": "array", "items": schema_ref("CloudEvent") }))
+            .response_content(
+                200,
+                CLOUD_EVENT_BATCH_TYPE,
+                json!({ "type": "array", "items": schema_ref("CloudEvent") }),
+            )
             .error_responses(&[400, 404, 503]),
         ApiRoute::new("GET", "/api/tools/{name}/history", "get_tool_history", get(list_versions))
             .summary("Every version of one tool, newest first, with its definition before and after")
@@ -156,8 +160,12 @@ fn cloud_response(store: &str, uri: &Uri, page: &HistoryPage) -> Result<Response
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(CLOUD_EVENT_BATCH_TYPE));
     if let Some(next) = page.next_after {
-        let others = url::form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes()).filter(|(name, _)| name != "after");
-        let query = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(others).append_pair("after", &next.to_string()).finish();
+        let others =
+            url::form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes()).filter(|(name, _)| name != "after");
+        let query = url::form_urlencoded::Serializer::new(String::new())
+            .extend_pairs(others)
+            .append_pair("after", &next.to_string())
+            .finish();
         if let Ok(link) = HeaderValue::from_str(&format!("<{}?{query}>; rel=\"next\"", uri.path())) {
             headers.insert(header::LINK, link);
         }

@@ -13,7 +13,9 @@ pub(super) fn describe_operation(operation_id: &str, summary: &str, required: Pe
         "change_source" => "Only `enabled` of a source of the configuration can be changed.",
         "remove_source" => "Sources of the configuration cannot be removed. The history of the source stays.",
         "refresh" => "Waits until every discovery has ended. The status is 200 whatever the outcomes are.",
-        "refresh_source" => "Waits until the discovery has ended. A source that is being discovered is not contacted again.",
+        "refresh_source" => {
+            "Waits until the discovery has ended. A source that is being discovered is not contacted again."
+        }
         "enable_source" | "disable_source" | "enable_tool" | "disable_tool" => {
             "Idempotent: `changed` says whether the request made a difference."
         }
@@ -22,7 +24,9 @@ pub(super) fn describe_operation(operation_id: &str, summary: &str, required: Pe
         "get_tool" => "With `at`, the definition of the tool at that time.",
         "call_tool" => "A result with `is_error` is that of the tool itself, with status 200.",
         "search_tools" | "search" => "Finds tools by what they do; an exact name comes first.",
-        "list_history" => "With `format=cloudevents` the body is a JSON array of CloudEvents 1.0, and `Link` has the next page.",
+        "list_history" => {
+            "With `format=cloudevents` the body is a JSON array of CloudEvents 1.0, and `Link` has the next page."
+        }
         "get_tool_history" => "Definitions that are not current any more are read from the store.",
         "watch_events" => {
             "Records come without gaps and have ids; `Last-Event-ID` continues after one. Measurements have no id and may \

@@ -28,13 +28,16 @@ impl IfMatch {
     /// Fails with `CONFLICT` (412) if the headers list neither the current tag nor `*`. `what` names the thing in the
     /// message. Weak tags never match, as RFC 9110 demands for changes.
     pub(super) fn check(&self, current: &HeaderValue, what: &str) -> Result<()> {
-        let mut tags = self.0.iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
+        let mut tags =
+            self.0.iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
         if self.0.is_empty() || tags.any(|tag| tag == b"*" || tag == current.as_bytes()) {
             return Ok(());
         }
         let etag = current.to_str().unwrap_or_default();
         let message = format!("{what} has changed since it was read (`If-Match`); read it again");
-        Err(Error::new(Code::Conflict, message).with_retryable(false).with_details(json!({ "if_match": true, "etag": etag })))
+        Err(Error::new(Code::Conflict, message)
+            .with_retryable(false)
+            .with_details(json!({ "if_match": true, "etag": etag })))
     }
 }
 

@@ -161,7 +161,11 @@ async fn a_search_limit_is_accepted_in_any_form_and_truncation_is_reported() {
     let many: Vec<Value> = (0..210).map(|number| text_tool(&format!("order_{number}"), "Orders")).collect();
     let shop = ScriptedSource::new(many);
     let fixture = start(ExposeMode::Search, &[("shop", &shop)]).await;
-    fixture.registry.refresher().ensure_freshness(toolcrib::RequiredFreshness::Discovered, None, Default::default()).await;
+    fixture
+        .registry
+        .refresher()
+        .ensure_freshness(toolcrib::RequiredFreshness::Discovered, None, Default::default())
+        .await;
     for (limit, lines) in [(json!(3), 3), (json!(3.0), 3), (json!("3"), 3), (json!(-1), 5), (json!(null), 5)] {
         let text = fixture.call_text("search_tools", json!({ "query": "orders", "limit": limit })).await;
         assert_eq!(text.lines().count(), lines, "{limit}: {text}");

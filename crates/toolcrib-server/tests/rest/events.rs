@@ -94,10 +94,14 @@ async fn a_failure_and_a_recovery_are_events_in_both_formats() {
     let server = start_discovered(&[("shop", &shop)]).await;
     let head = server.registry.inventory().version;
     let mut plain = EventStreamReader::open(&server, "/api/events", "").await;
-    let mut cloud = EventStreamReader::open(&server, &format!("/api/events?format=cloudevents&after={}", head - 1), "").await;
+    let mut cloud =
+        EventStreamReader::open(&server, &format!("/api/events?format=cloudevents&after={}", head - 1), "").await;
     let record = cloud.next_named("record").await;
     assert_eq!((record.id, &record.data["id"]), (Some(head), &json!(head.to_string())), "from the journal");
-    assert_eq!((&record.data["type"], &record.data["data"]["seq"]), (&json!("toolcrib.InventoryRecorded"), &json!(head)));
+    assert_eq!(
+        (&record.data["type"], &record.data["data"]["seq"]),
+        (&json!("toolcrib.InventoryRecorded"), &json!(head))
+    );
 
     shop.fail("out of order");
     server.post("/api/sources/shop/refresh?force=true", &Value::Null).await.expect_json(503);
@@ -106,7 +110,10 @@ async fn a_failure_and_a_recovery_are_events_in_both_formats() {
     server.post("/api/sources/shop/refresh?force=true", &Value::Null).await.expect_json(200);
     let failed = plain.next_named("failed").await;
     assert_eq!((failed.id, &failed.data["source"]), (None, &json!("shop")));
-    assert_eq!(failed.data["error"], json!({ "code": "TOOL_UNAVAILABLE", "message": "out of order", "retryable": true }));
+    assert_eq!(
+        failed.data["error"],
+        json!({ "code": "TOOL_UNAVAILABLE", "message": "out of order", "retryable": true })
+    );
     // The second failure is no event of this kind.
     let is_transition = |event: &str| ["failed", "recovered"].contains(&event);
     let mut next = plain.next_event().await.unwrap();
@@ -116,7 +123,10 @@ async fn a_failure_and_a_recovery_are_events_in_both_formats() {
     assert_eq!((next.event.as_str(), &next.data["text"]), ("recovered", &json!("`shop` recovered")));
 
     let failed = cloud.next_named("failed").await;
-    assert_eq!((failed.id, &failed.data["type"], &failed.data["subject"]), (None, &json!("toolcrib.source.failed"), &json!("shop")));
+    assert_eq!(
+        (failed.id, &failed.data["type"], &failed.data["subject"]),
+        (None, &json!("toolcrib.source.failed"), &json!("shop"))
+    );
     assert_eq!((&failed.data["specversion"], &failed.data["source"]), (&json!("1.0"), &record.data["source"]));
     assert!(failed.data["id"].is_string() && failed.data["time"].is_string(), "{failed:?}");
     assert_eq!(server.get("/api/events?format=yaml").await.status, 400);

@@ -22,7 +22,10 @@ async fn history_is_returned_as_a_batch_of_cloud_events() {
     let page = server.get("/api/history?after=0&limit=1&format=cloudevents").await;
     assert_eq!(page.header("content-type"), Some("application/cloudevents-batch+json"));
     let event = &page.json()[0];
-    assert_eq!((&event["specversion"], &event["id"], &event["type"]), (&json!("1.0"), &json!("1"), &json!("toolcrib.SourceDeclared")));
+    assert_eq!(
+        (&event["specversion"], &event["id"], &event["type"]),
+        (&json!("1.0"), &json!("1"), &json!("toolcrib.SourceDeclared"))
+    );
     assert_eq!((&event["subject"], &event["datacontenttype"]), (&json!("shop"), &json!("application/json")));
     assert_eq!(event["data"], server.get("/api/history?after=0&limit=1").await.expect_json(200)["records"][0]);
     assert!(event["source"].as_str().unwrap().starts_with("urn:toolcrib:"), "{event}");

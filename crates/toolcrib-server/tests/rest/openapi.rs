@@ -49,7 +49,10 @@ async fn linters_report_no_warning() {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         serde_json::from_slice::<Value>(&output.stdout).unwrap()
     };
-    let problems = lint(spectral, &["lint", "openapi.json", "--ruleset", "spectral.json", "--format", "json", "--fail-severity", "off"]);
+    let problems = lint(
+        spectral,
+        &["lint", "openapi.json", "--ruleset", "spectral.json", "--format", "json", "--fail-severity", "off"],
+    );
     assert_eq!(problems, json!([]), "spectral");
     let report = lint(redocly, &["lint", "openapi.json", "--extends", "recommended", "--format", "json"]);
     assert_eq!((&report["totals"]["errors"], &report["totals"]["warnings"]), (&json!(0), &json!(0)), "{report}");
@@ -63,7 +66,8 @@ async fn the_document_lists_every_code_and_describes_every_operation() {
     assert_eq!(*codes, json!(toolcrib::Code::ALL));
     let paths = document["paths"].as_object().unwrap().values();
     for operation in paths.flat_map(|path| path.as_object().unwrap().values()) {
-        let (summary, description) = (operation["summary"].as_str().unwrap(), operation["description"].as_str().unwrap());
+        let (summary, description) =
+            (operation["summary"].as_str().unwrap(), operation["description"].as_str().unwrap());
         assert!(!summary.is_empty() && description.len() > summary.len(), "{operation}");
     }
 }

@@ -112,13 +112,14 @@ impl Sources<'_> {
         })
     }
 
-    /// Returns every source as it was declared, ordered by id, without default settings and environment overrides.
-    /// Reflects whether a command has enabled or disabled it since.
+    /// Returns every source as it was declared, ordered by id, without default settings and what the environment
+    /// overrides or declares. Reflects whether a command has enabled or disabled it since.
     pub fn declarations(&self) -> Vec<(Origin, Source)> {
         let snapshot = self.registry.state.snapshot();
         let declared = snapshot
             .declared_sources
             .values()
+            .filter(|source| !snapshot.environment.declared().contains_key(&source.id))
             .filter_map(|source| Some((source, snapshot.inventory.source(&source.id)?)));
         let current = declared.map(|(source, state)| {
             let mut source = Source::clone(source);

@@ -19,7 +19,7 @@ use toolcrib_core::{Code, Error, Result, ResultExt, Source, SourceId};
 use super::{Registry, Sources, ToolView};
 use crate::call::{CallContext, denied_error, find_tool};
 use crate::connector::{Discovered, run_blocking};
-use crate::refresh::{RefreshOutcome, RequiredFreshness, Requester};
+use crate::refresh::{RefreshOutcome, Requester, RequiredFreshness};
 use crate::store::{DiscoveryCheck, SourceStatus, SourceTransition};
 
 impl Registry {

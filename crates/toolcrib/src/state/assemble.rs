@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use toolcrib_catalog::{CatalogSource, Segment, SourceOptions};
-
+use toolcrib_config::resolve_settings;
+use toolcrib_core::features::FeatureList;
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::inventory::{Inventory, SourceState};
 use toolcrib_core::manifest::PackedManifest;

@@ -189,7 +189,8 @@ mod tests {
             let scripted = ScriptedSource::new(["push"]);
             let factory = ScriptedSource::connector_factory([("plain", &scripted), ("secret", &scripted)]);
             let registry = open_with_connectors(config, RegistryOptions::default(), factory).await.unwrap();
-            let outcomes = registry.refresher.ensure_freshness(RequiredFreshness::Fresh, None, Requester::default()).await;
+            let outcomes =
+                registry.refresher.ensure_freshness(RequiredFreshness::Fresh, None, Requester::default()).await;
             assert!(outcomes.iter().all(|outcome| outcome.status == RefreshStatus::Success));
             Fixture { registry, token, _directory: directory }
         }

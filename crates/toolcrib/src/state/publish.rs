@@ -254,7 +254,7 @@ impl State {
         Arc::make_mut(&mut writer.journal).append(&new_entries);
         writer.statuses_dirty = false;
         for id in &touched {
-            self.update_catalog_source(writer, id);
+            self.update_catalog_source(writer, id, &environment);
         }
         // Readers see the new state from here on; connections, log and subscribers follow.
         self.publish(writer, statuses);
@@ -313,7 +313,8 @@ impl State {
             None => known.map_or((None, None), |known| (known.segment, known.features)),
         };
         writer.local_overrides.insert(source.id.clone(), LocalOverride { segment, features, status });
-        self.update_catalog_source(&mut writer, &source.id);
+        let environment = self.environment(&writer.definitions);
+        self.update_catalog_source(&mut writer, &source.id, &environment);
         let statuses = BTreeMap::clone(&self.snapshot.load().statuses);
         let statuses = writer.with_local_overrides(statuses);
         self.publish(&mut writer, statuses);
@@ -334,7 +335,8 @@ impl State {
         }
         let segment = Segment::with_prefix(after.clone()).replacing(known);
         writer.segments.insert(after.source.clone(), Arc::new(segment));
-        self.update_catalog_source(&mut writer, &after.source);
+        let environment = self.environment(&writer.definitions);
+        self.update_catalog_source(&mut writer, &after.source, &environment);
         self.publish(&mut writer, self.snapshot.load().statuses.clone());
     }
 
@@ -343,8 +345,9 @@ impl State {
     pub(crate) async fn republish(&self) {
         let mut writer = self.writer.lock().await;
         let ids: Vec<SourceId> = writer.definitions.keys().cloned().collect();
+        let environment = self.environment(&writer.definitions);
         for id in ids {
-            self.update_catalog_source(&mut writer, &id);
+            self.update_catalog_source(&mut writer, &id, &environment);
         }
         self.publish(&mut writer, self.snapshot.load().statuses.clone());
         self.release(writer, &Ok(())).await;
@@ -361,7 +364,8 @@ impl State {
             tracing::warn!(server_name = %source.id, %error, "built-in tools cannot be used");
             return;
         }
-        self.update_catalog_source(&mut writer, &source.id);
+        let environment = self.environment(&writer.definitions);
+        self.update_catalog_source(&mut writer, &source.id, &environment);
         self.publish(&mut writer, self.snapshot.load().statuses.clone());
     }
 
@@ -371,13 +375,12 @@ impl State {
     }
 
     /// Builds the catalogue entry of a source again, or removes it if the source is disabled or has no tool list.
-    fn update_catalog_source(&self, writer: &mut WriterState, id: &SourceId) {
-        let environment = self.environment(&writer.definitions);
+    fn update_catalog_source(&self, writer: &mut WriterState, id: &SourceId, environment: &EnvironmentOverrides) {
         let local = environment.declared().get(id);
         let state = writer.inventory.source(id).cloned().or_else(|| local.map(|(_, state)| Arc::new(state.clone())));
         let state = state.filter(|state| environment.is_enabled(id, state));
         let definition = writer.definitions.get(id).map(|(_, source)| source).or(local.map(|(source, _)| source));
-        let source = definition.map(|source| effective_source(source, &environment, &self.settings.load().defaults));
+        let source = definition.map(|source| effective_source(source, environment, &self.settings.load().defaults));
         let built = state
             .zip(source)
             .and_then(|(state, source)| build_catalog_source(writer, state, source, self.connectors.builtins()));
@@ -396,9 +399,9 @@ impl State {
         let declared = writer.definitions.iter().map(|(id, (_, source))| (id.clone(), source.clone()));
         let local = environment.declared().iter().map(|(id, (source, _))| (id.clone(), source.clone()));
         let declared: Arc<BTreeMap<SourceId, Arc<Source>>> = Arc::new(declared.chain(local).collect());
-        let effective = declared.iter().map(|(id, source)| {
-            (id.clone(), Arc::new(effective_source(source, &environment, &settings.defaults)))
-        });
+        let effective = declared
+            .iter()
+            .map(|(id, source)| (id.clone(), Arc::new(effective_source(source, &environment, &settings.defaults))));
         let effective_sources: Arc<BTreeMap<SourceId, Arc<Source>>> = Arc::new(effective.collect());
         let mut inventory = writer.inventory.clone();
         for (id, (_, state)) in environment.declared() {
@@ -436,16 +439,16 @@ impl State {
 
     /// Notifies subscribers of the sources that failed or recovered between two states. Compares states instead of
     /// watching discoveries, so that those of other processes count too. The first state is that of the store at the
-    /// start, before anything can subscribe.
+    /// start, before there are subscribers.
     fn notify_transitions(
         &self,
         before: &BTreeMap<SourceId, SourceStatus>,
         after: &Arc<BTreeMap<SourceId, SourceStatus>>,
     ) {
         let unknown = SourceStatus::default();
-        let notices = after.iter().filter_map(|(id, status)| {
-            SourceTransitionNotice::between(id, before.get(id).unwrap_or(&unknown), status)
-        });
+        let notices = after
+            .iter()
+            .filter_map(|(id, status)| SourceTransitionNotice::between(id, before.get(id).unwrap_or(&unknown), status));
         notices.for_each(|notice| self.notify(RegistryNotice::SourceTransition(Arc::new(notice))));
     }
 

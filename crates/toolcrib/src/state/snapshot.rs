@@ -54,7 +54,7 @@ pub(crate) struct Snapshot {
     pub(crate) environment: EnvironmentOverrides,
 }
 
-/// What the environment of this process overrides of single sources. Cheap to clone.
+/// Overrides of single sources by the environment of this process. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct EnvironmentOverrides {
     /// Variables named `TOOLCRIB_SOURCE_…`.
@@ -80,8 +80,13 @@ impl EnvironmentOverrides {
             let (settings, _) = resolve_settings(&source.settings, &resolve_variables);
             Some((source.id.clone(), settings.enabled?))
         });
-        let overrides = overrides_from_env(self.variables.iter().cloned(), definitions.map(|source| &source.id));
-        let declared = overrides.declared.into_iter().map(|(id, source)| {
+        // Usually there are no variables, and then nothing has to be looked up.
+        let declared = if self.variables.is_empty() {
+            BTreeMap::new()
+        } else {
+            overrides_from_env(self.variables.iter().cloned(), definitions.map(|source| &source.id)).declared
+        };
+        let declared = declared.into_iter().map(|(id, source)| {
             let state = SourceState {
                 kind: source.kind.name().to_owned(),
                 origin: Origin::Runtime,

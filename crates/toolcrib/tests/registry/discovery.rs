@@ -294,7 +294,10 @@ async fn a_host_can_record_tools_one_by_one() {
         assert_eq!(record(tool).await.unwrap().status, RefreshStatus::Unchanged);
     }
     let error = record(json!({ "description": "nameless" })).await.unwrap_err();
-    assert_eq!((error.code, error.message.as_str()), (Code::ToolInvalidInput, "the tool cannot be offered: it has no name"));
+    assert_eq!(
+        (error.code, error.message.as_str()),
+        (Code::ToolInvalidInput, "the tool cannot be offered: it has no name")
+    );
     assert_eq!((fixture.registry.inventory().version, git.discoveries()), (version, 0), "no event without a change");
     assert_eq!(fixture.source_view("git").freshness, Freshness::Fresh);
     let unknown = fixture.registry.record_tool(&id("hub"), raw(tool_json("x", "x"))).await.unwrap_err();
@@ -432,7 +435,9 @@ async fn endless_change_notifications_are_rate_limited() {
 async fn cached_tools_contact_no_source() {
     let git = ScriptedSource::new(["push"]);
     let fixture = open(&[("git", &git)]).await;
-    assert!(fixture.refresher().ensure_freshness(RequiredFreshness::Cached, None, Requester::default()).await.is_empty());
+    assert!(
+        fixture.refresher().ensure_freshness(RequiredFreshness::Cached, None, Requester::default()).await.is_empty()
+    );
     assert_eq!((cached_tools(&fixture).len(), git.discoveries()), (0, 0));
 }
 

@@ -151,12 +151,18 @@ async fn a_bounded_wait_does_not_end_the_discovery() {
     let fixture = open(&[("git", &git), ("hub", &hub)]).await;
     git.set_delay(Duration::from_secs(5));
     let began = tokio::time::Instant::now();
-    fixture.refresher().ensure_freshness_within(RequiredFreshness::Discovered, Duration::from_secs(2), Requester::default()).await;
+    fixture
+        .refresher()
+        .ensure_freshness_within(RequiredFreshness::Discovered, Duration::from_secs(2), Requester::default())
+        .await;
     assert_eq!((began.elapsed().as_secs(), cached_tools(&fixture)), (2, vec!["hub__pull".to_owned()]));
     wait_until("the slow one follows", || cached_tools(&fixture).len() == 2).await;
     assert_eq!(git.discoveries(), 1);
     let began = tokio::time::Instant::now();
-    fixture.refresher().ensure_freshness_within(RequiredFreshness::Discovered, Duration::from_secs(2), Requester::default()).await;
+    fixture
+        .refresher()
+        .ensure_freshness_within(RequiredFreshness::Discovered, Duration::from_secs(2), Requester::default())
+        .await;
     assert!(began.elapsed().is_zero(), "nothing to wait for");
 }
 

@@ -13,8 +13,8 @@ use tokio_util::sync::CancellationToken;
 use toolcrib::registry::HistoryQuery;
 use toolcrib::{Registry, Result};
 
-use super::feed::ListenerPermit;
 use super::EventFormat;
+use super::feed::ListenerPermit;
 use super::sse::{self, FeedEvent, SseEvent};
 use crate::state::AppState;
 

@@ -29,7 +29,7 @@ pub(super) struct SseEvent {
     /// Sequence number of a record; measurements have none.
     seq: Option<u64>,
     at: Timestamp,
-    /// What the event is about: a source, or a tool as `source:tool`.
+    /// Subject of the event: a source, or a tool as `source:tool`.
     subject: Option<String>,
     /// Type of a CloudEvent, without the prefix.
     kind: String,
@@ -84,7 +84,8 @@ pub(super) fn render_notice(registry: &Registry, notice: &RegistryNotice) -> Vec
         }
         RegistryNotice::SourceTransition(notice) => {
             let (name, subject) = (notice.transition.name(), Some(notice.source.to_string()));
-            let event = SseEvent { subject, kind: format!("source.{name}"), ..SseEvent::new(name, None, notice.at, &**notice) };
+            let event =
+                SseEvent { subject, kind: format!("source.{name}"), ..SseEvent::new(name, None, notice.at, &**notice) };
             vec![FeedEvent::Measurement(Arc::new(event))]
         }
         RegistryNotice::CallFinished(call) => {
