@@ -106,7 +106,7 @@ async fn a_failure_and_a_recovery_are_events_in_both_formats() {
     shop.fail("out of order");
     server.post("/api/sources/shop/refresh?force=true", &Value::Null).await.expect_json(503);
     server.post("/api/sources/shop/refresh?force=true", &Value::Null).await.expect_json(503);
-    shop.set_tools(["order"]);
+    shop.recover();
     server.post("/api/sources/shop/refresh?force=true", &Value::Null).await.expect_json(200);
     let failed = plain.next_named("failed").await;
     assert_eq!((failed.id, &failed.data["source"]), (None, &json!("shop")));

@@ -46,13 +46,11 @@ async fn linters_report_no_warning() {
         // Redocly must send nothing: neither usage data nor a question for updates.
         command.env("REDOCLY_TELEMETRY", "off").env("REDOCLY_SUPPRESS_UPDATE_NOTICE", "true").env("CI", "true");
         let output = command.stdin(std::process::Stdio::null()).output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        serde_json::from_slice::<Value>(&output.stdout).unwrap()
+        serde_json::from_slice::<Value>(&output.stdout)
+            .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stderr)))
     };
-    let problems = lint(
-        spectral,
-        &["lint", "openapi.json", "--ruleset", "spectral.json", "--format", "json", "--fail-severity", "off"],
-    );
+    let problems =
+        lint(spectral, &["lint", "openapi.json", "--ruleset", "spectral.json", "--format", "json", "--quiet"]);
     assert_eq!(problems, json!([]), "spectral");
     let report = lint(redocly, &["lint", "openapi.json", "--extends", "recommended", "--format", "json"]);
     assert_eq!((&report["totals"]["errors"], &report["totals"]["warnings"]), (&json!(0), &json!(0)), "{report}");

@@ -350,7 +350,7 @@ async fn a_source_that_fails_or_recovers_is_noticed_once() {
     refresh(&fixture, "git").await;
     refresh(&fixture, "git").await;
     assert_eq!(transitions(), ["`git` failed: away"]);
-    git.set_tools(["a"]);
+    git.recover();
     refresh(&fixture, "git").await;
     refresh(&fixture, "git").await;
     assert_eq!(transitions(), ["`git` recovered"]);
