@@ -27,6 +27,7 @@ fn settings_may_be_references_to_the_environment() {
     assert_eq!((&on["one"]["enabled"], &on["one"]["ttl_ms"]), (&json!(true), &json!(420_000)));
     let records = project.json(1, &["refresh"]);
     assert_eq!(records["results"][0]["error"]["code"], "CONFIG_INVALID", "{records}");
+    assert_eq!((&records["results"][0]["contacted"], &records["totals"]["failed"]), (&json!(false), &json!(1)));
     let history =
         || project.run_with(&["--config", "toolcrib.yaml", "history", "--json"], &[("RUBE_MCP_ENABLED", "no")]).stdout;
     let before = history();
@@ -87,13 +88,10 @@ fn the_environment_may_declare_a_source_for_this_process() {
 fn a_long_name_is_cut_and_works_as_given() {
     let name = "The tools of the whole research department";
     let project = TestProject::new("");
-    let added = project.json(0, &["add", name, "--", &crate::support::scripted_server()]);
-    let id = added["source"]["id"]
-        .as_str()
-        .or(added["id"].as_str())
-        .or(added["source"].as_str())
-        .unwrap_or_default()
-        .to_owned();
+    let output = project.run(&["--json", "add", name, "--", &crate::support::scripted_server()]);
+    let added: Value = serde_json::from_str(&output.assert_code(0).stdout).unwrap();
+    let sources = project.json(0, &["sources"]);
+    let id = field_values(&sources["sources"], "id")[0];
     assert!(id.starts_with("the_tools_of_the_whole") && id.len() <= 32, "{added}");
     project.run(&["refresh", name, "--force"]).assert_code(0);
     project.run(&["remove", name]).assert_code(0);

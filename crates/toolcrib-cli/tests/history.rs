@@ -327,7 +327,7 @@ fn checks_and_records_are_printed_as_cloud_events() {
     project.run(&["history", "--checks"]).assert_code(0).assert_stdout("recovered: 3 tools").assert_stdout("failed: ");
     let checks = project.json(0, &["history", "--checks"]);
     assert_eq!(field_values(&checks["checks"], "transition"), ["recovered", "failed", ""]);
-    assert_eq!(checks["checks"][1]["error"]["retryable"], true, "{checks}");
+    assert_eq!(checks["checks"][1]["error"]["retryable"], false, "a missing program: {checks}");
 
     let cloud = |arguments: &[&str]| -> Value {
         let output = project.run(&[&["history", "--format", "cloudevents"], arguments].concat());

@@ -287,7 +287,14 @@ impl Refresher {
         };
         // A disabled source is not contacted, even by a forced refresh.
         if !snapshot.is_enabled(&id) {
-            return RefreshOutcome::new(id, RefreshStatus::Disabled);
+            // Unknown whether it is disabled on purpose, as for an `enabled` that refers to a missing variable.
+            return match snapshot.invalid_sources.get(&id) {
+                Some(error) => {
+                    let error = Some(error.clone());
+                    RefreshOutcome { error, ..RefreshOutcome::new(id, RefreshStatus::Failed) }
+                }
+                None => RefreshOutcome::new(id, RefreshStatus::Disabled),
+            };
         }
         if !refresh.force && snapshot.freshness(&id, self.state.now()) == Freshness::Fresh {
             let outcome = RefreshOutcome { status: RefreshStatus::Fresh, ..self.discoverer.current_outcome(&id, None) };

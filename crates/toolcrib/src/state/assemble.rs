@@ -145,10 +145,10 @@ pub(super) fn effective_source(
 ) -> Source {
     let overridden = environment.get(&source.id).map(|overrides| overrides.apply(source));
     let source = overridden.unwrap_or_else(|| source.clone());
-    // Those of the configuration were checked when it was read; this one may have been declared by another process.
+    // The configuration is checked when it is read, with an error for people. This is called with every record.
     let (settings, unresolved) = resolve_settings(&source.settings, &resolve_variables);
     for error in unresolved {
-        tracing::warn!(server_name = %source.id, key = error.key, "a setting is not used: {}", error.message);
+        tracing::debug!(server_name = %source.id, key = error.key, "a setting is not used: {}", error.message);
     }
     Source { settings: settings.with_defaults(defaults), ..source }
 }

@@ -76,9 +76,10 @@ impl EnvironmentOverrides {
         definitions: impl Iterator<Item = &'a Arc<Source>> + Clone,
     ) -> EnvironmentOverrides {
         let referring = definitions.clone().filter(|source| source.settings.references.contains_key("enabled"));
-        let enabled = referring.filter_map(|source| {
+        let enabled = referring.map(|source| {
             let (settings, _) = resolve_settings(&source.settings, &resolve_variables);
-            Some((source.id.clone(), settings.enabled?))
+            // A source is not started on a guess.
+            (source.id.clone(), settings.enabled.unwrap_or(false))
         });
         // Usually there are no variables, and then nothing has to be looked up.
         let declared = if self.variables.is_empty() {
