@@ -344,15 +344,15 @@ async fn a_source_that_fails_or_recovers_is_noticed_once() {
         });
         received.collect::<Vec<_>>()
     };
-    refresh(&fixture, "git").await;
+    force_refresh(&fixture, "git").await;
     assert_eq!(transitions(), [""; 0], "the first success is no recovery");
     git.fail("away");
-    refresh(&fixture, "git").await;
-    refresh(&fixture, "git").await;
+    force_refresh(&fixture, "git").await;
+    force_refresh(&fixture, "git").await;
     assert_eq!(transitions(), ["`git` failed: away"]);
     git.recover();
-    refresh(&fixture, "git").await;
-    refresh(&fixture, "git").await;
+    force_refresh(&fixture, "git").await;
+    force_refresh(&fixture, "git").await;
     assert_eq!(transitions(), ["`git` recovered"]);
     let checks = fixture.history().checks(&id("git")).await.unwrap();
     let (failed, recovered) = (Some(SourceTransition::Failed), Some(SourceTransition::Recovered));
