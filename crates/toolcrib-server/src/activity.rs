@@ -154,7 +154,10 @@ impl RecentActivity {
                 self.calls_per_minute.record_call(call.at, call.code != "OK");
                 self.push(ActivityEntry { at: call.at, event: ActivityEvent::Called(call) });
             }
-            RegistryNotice::CatalogChanged | RegistryNotice::SourceNotification { .. } => {}
+            // The list of discoveries shows failures already.
+            RegistryNotice::SourceTransition(_)
+            | RegistryNotice::CatalogChanged
+            | RegistryNotice::SourceNotification { .. } => {}
             _ => {}
         }
     }

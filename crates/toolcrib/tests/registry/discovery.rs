@@ -338,11 +338,13 @@ async fn a_source_that_fails_or_recovers_is_noticed_once() {
     let fixture = open(&[("git", &git)]).await;
     let mut notices = fixture.registry.subscribe();
     let mut transitions = || {
-        let received = std::iter::from_fn(|| notices.try_recv().ok()).filter_map(|notice| match notice {
-            RegistryNotice::SourceTransition(notice) => Some(notice.text.clone()),
-            _ => None,
-        });
-        received.collect::<Vec<_>>()
+        let mut texts = Vec::new();
+        while let Ok(notice) = notices.try_recv() {
+            if let RegistryNotice::SourceTransition(notice) = notice {
+                texts.push(notice.text.clone());
+            }
+        }
+        texts
     };
     force_refresh(&fixture, "git").await;
     assert_eq!(transitions(), [""; 0], "the first success is no recovery");

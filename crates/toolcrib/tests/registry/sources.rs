@@ -265,6 +265,7 @@ async fn subscribers_get_each_event_once() {
                 RegistryNotice::DiscoveryStarted(id) => format!("discovering {id}"),
                 RegistryNotice::DiscoveryFinished(outcome) => format!("discovered {}", outcome.source),
                 RegistryNotice::DiscoveryProgress { source, .. } => format!("progress {source}"),
+                RegistryNotice::SourceTransition(notice) => notice.text.clone(),
                 RegistryNotice::CallFinished(called) => format!("called {}", called.tool),
                 RegistryNotice::CatalogChanged => "changed".to_owned(),
                 RegistryNotice::SourceNotification { method, .. } => format!("said {method}"),
