@@ -88,16 +88,9 @@ impl EnvironmentOverrides {
             overrides_from_env(self.variables.iter().cloned(), definitions.map(|source| &source.id)).declared
         };
         let declared = declared.into_iter().map(|(id, source)| {
-            let state = SourceState {
-                kind: source.kind.name().to_owned(),
-                origin: Origin::Runtime,
-                definition: Fingerprint::digest(id.as_str()),
-                declared_enabled: source.settings.enabled,
-                enabled: source.settings.enabled.unwrap_or(true),
-                removed: false,
-                manifest: None,
-                tools: BTreeMap::new(),
-            };
+            let definition = Fingerprint::digest(id.as_str());
+            let enabled = source.settings.enabled;
+            let state = SourceState::new(source.kind.name(), Origin::Runtime, definition, enabled);
             (id, (Arc::new(source), state))
         });
         EnvironmentOverrides {
