@@ -16,12 +16,15 @@ use crate::fingerprint::Fingerprint;
 use crate::manifest::SkippedTool;
 use crate::source::SourceId;
 
-/// Stored form of the index. Each feature is its key, its fingerprint, and the start and end of its JSON in the body.
+/// Key and fingerprint of a feature, and start and end of its JSON in the body.
+type StoredFeature<'a> = (Cow<'a, str>, Fingerprint, usize, usize);
+
+/// Stored form of the index.
 #[derive(Serialize, Deserialize)]
 struct StoredIndex<'a> {
     source: Cow<'a, SourceId>,
     #[serde(flatten)]
-    features: ByFeatureKind<Vec<(Cow<'a, str>, Fingerprint, usize, usize)>>,
+    features: ByFeatureKind<Vec<StoredFeature<'a>>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     instructions: Option<Cow<'a, str>>,
     #[serde(default, rename = "set_aside")]
@@ -54,7 +57,7 @@ impl FeatureList {
             serde_json::from_str(index).context(Code::Internal, "cannot read the index of prompts and resources")?;
         let features = ByFeatureKind::from_fn(|kind| {
             let stored = index.features.get(kind).iter();
-            let feature = |(key, fingerprint, start, end): &(Cow<'_, str>, Fingerprint, usize, usize)| Feature {
+            let feature = |(key, fingerprint, start, end): &StoredFeature<'_>| Feature {
                 key: key.to_string(),
                 fingerprint: *fingerprint,
                 range: *start..*end,

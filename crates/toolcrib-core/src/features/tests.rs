@@ -33,7 +33,7 @@ fn the_fingerprint_depends_on_the_content_alone() {
     let one = list(&[a.clone(), b.clone()], &[], Some("Use it."));
     assert_eq!(one.fingerprint, list(&[b.clone(), a.clone()], &[], Some("Use it.")).fingerprint, "order of items");
     let reordered = RawValue::from_string(r#"{ "description":"A", "name":"a" }"#.to_owned()).unwrap();
-    let mut other = offered(&[b.clone()], &[], Some("Use it."));
+    let mut other = offered(std::slice::from_ref(&b), &[], Some("Use it."));
     other.lists.prompts = match other.lists.prompts {
         OfferedList::Items(mut items) => {
             items.push(reordered);
@@ -43,7 +43,7 @@ fn the_fingerprint_depends_on_the_content_alone() {
     };
     assert_eq!(one.fingerprint, FeatureList::new(&source_id(), other, None).fingerprint, "order of fields");
     for other in [
-        list(&[a.clone()], &[], Some("Use it.")),
+        list(std::slice::from_ref(&a), &[], Some("Use it.")),
         list(&[a.clone(), json!({"name": "b", "x": 1})], &[], Some("Use it.")),
         list(&[a, b], &[], Some("Use it well.")),
     ] {

@@ -12,6 +12,7 @@ use super::Event;
 
 /// Result of parsing a stored event.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "exists once, while a record is parsed")]
 pub enum StoredEvent {
     Known(Event),
     /// Valid JSON whose type, or a variant of an enum in it, this build does not know.

@@ -21,11 +21,12 @@ pub(super) fn list(flags: &ServerFlags, method: &str, is_modern: bool) -> Option
         "resources/templates/list" => "resourceTemplates",
         _ => return None,
     };
-    let mut result = match read(flags)?.get_mut(key)?.take() {
-        Value::String(text) if text == "hang" => return Some(FakeReply::Hang),
-        Value::String(text) if text == "loop" => json!({ key: [], "nextCursor": "again" }),
-        Value::String(text) => return Some(FakeReply::Error(-32603, text)),
-        items => json!({ key: items }),
+    let items = read(flags)?.get_mut(key)?.take();
+    let mut result = match items.as_str() {
+        Some("hang") => return Some(FakeReply::Hang),
+        Some("loop") => json!({ key: [], "nextCursor": "again" }),
+        Some(message) => return Some(FakeReply::Error(-32603, message.to_owned())),
+        None => json!({ key: items }),
     };
     if is_modern {
         result["resultType"] = json!("complete");

@@ -529,12 +529,12 @@ fn feature_outcome(changes: FeatureChanges) -> Option<FeatureOutcome> {
 
 /// Returns the changes of the recorded event about prompts, resources and instructions, if there is one.
 fn recorded_features(events: Vec<Event>) -> Option<FeatureOutcome> {
-    events.into_iter().find_map(|event| match event {
-        Event::FeaturesRecorded { prompts, resources, resource_templates, instructions_changed, .. } => {
-            let lists = ByFeatureKind { prompts, resources, resource_templates };
-            feature_outcome(FeatureChanges { lists, instructions_changed })
-        }
-        _ => None,
+    events.into_iter().find_map(|event| {
+        let Event::FeaturesRecorded { prompts, resources, resource_templates, instructions_changed, .. } = event else {
+            return None;
+        };
+        let lists = ByFeatureKind { prompts, resources, resource_templates };
+        feature_outcome(FeatureChanges { lists, instructions_changed })
     })
 }
 

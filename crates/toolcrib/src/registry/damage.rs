@@ -72,14 +72,11 @@ impl StoreMaintenance<'_> {
         let mut manifests = BTreeSet::new();
         let mut features = BTreeSet::new();
         for record in &records {
-            match StoredEvent::parse(&record.body) {
-                StoredEvent::Known(Event::InventoryRecorded { fingerprint, .. }) => {
-                    manifests.insert(fingerprint);
-                }
-                StoredEvent::Known(Event::FeaturesRecorded { fingerprint, .. }) => {
-                    features.insert(fingerprint);
-                }
-                _ => {}
+            let event = StoredEvent::parse(&record.body);
+            if let StoredEvent::Known(Event::InventoryRecorded { fingerprint, .. }) = event {
+                manifests.insert(fingerprint);
+            } else if let StoredEvent::Known(Event::FeaturesRecorded { fingerprint, .. }) = event {
+                features.insert(fingerprint);
             }
         }
         let manifests: Vec<Fingerprint> = manifests.into_iter().collect();
