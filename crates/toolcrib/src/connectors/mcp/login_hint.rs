@@ -51,9 +51,14 @@ impl McpConnector {
         let token = format!("give it a token: `auth: {{ bearer: \"${{env:NAME}}\" }}` or TOOLCRIB_SOURCE_{id}_TOKEN");
         // As declared: references stay references, and literal secrets are masked.
         let url = match &self.source.kind {
-            SourceKind::Http(remote) | SourceKind::Sse(remote) if challenge.is_oauth => mask_url(&remote.url),
-            _ => return Some((format!("{error}; {token}"), json!({}))),
+            SourceKind::Http(remote) | SourceKind::Sse(remote) => mask_url(&remote.url),
+            SourceKind::Stdio(_) | SourceKind::OpenApi(_) | SourceKind::Workflow(_) | SourceKind::Builtin(_) => {
+                return None;
+            }
         };
+        if !challenge.is_oauth {
+            return Some((format!("{error}; {token}"), json!({})));
+        }
         let LoginHint { authorization_servers, scopes } = self.login_hint(challenge).await;
         let quote = |items: &[String]| items.iter().map(|item| format!("`{item}`")).collect::<Vec<_>>().join(", ");
         let place = if authorization_servers.is_empty() {
