@@ -113,7 +113,7 @@ fn deserialize_bool_or_false<'de, D: serde::Deserializer<'de>>(deserializer: D) 
 /// Whether an MCP tool runs as a task, from `execution.taskSupport`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum TaskSupport {
+pub enum TaskMode {
     /// It runs within the call. The default of the protocol, and for unknown values.
     #[default]
     Forbidden,
@@ -121,17 +121,6 @@ pub enum TaskSupport {
     Optional,
     /// It has to be called as a task.
     Required,
-}
-
-impl TaskSupport {
-    /// Returns the word of the protocol.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            TaskSupport::Forbidden => "forbidden",
-            TaskSupport::Optional => "optional",
-            TaskSupport::Required => "required",
-        }
-    }
 }
 
 /// Key under which a connector puts the [`ExecutionSpec`] of a tool that it offers.
@@ -165,7 +154,7 @@ impl Tool {
     }
 
     /// Returns how the tool can be called, as an MCP server says in `execution.taskSupport`.
-    pub fn task_support(&self) -> TaskSupport {
+    pub fn task_support(&self) -> TaskMode {
         let execution = self.extra.get("execution").and_then(RawFields::parse);
         let support = execution.and_then(|execution| serde_json::from_str(execution.get("taskSupport")?.get()).ok());
         support.unwrap_or_default()

@@ -36,7 +36,7 @@ use toolcrib_catalog::CatalogSource;
 use toolcrib_core::source::{ArgumentValidation, ResultText, SourceKind, SourceSettings};
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::time::format_duration;
-use toolcrib_core::tool::{ParsedToolName, TaskSupport, parse_tool_name};
+use toolcrib_core::tool::{ParsedToolName, TaskMode, parse_tool_name};
 use toolcrib_core::{Code, Error, Result, ResultExt, Source, SourceId};
 
 use crate::connector::{CallFailure, SourceRequest, ToolCall, ToolCaller, ToolResult, run_blocking};
@@ -214,7 +214,7 @@ impl Dispatcher {
             execution_spec: call_spec.execution_spec.as_deref(),
             meta: meta.as_deref(),
             is_idempotent: call_spec.hints.read_only_hint || call_spec.hints.idempotent_hint,
-            requires_task: call_spec.task_support == TaskSupport::Required,
+            requires_task: call_spec.task_support == TaskMode::Required,
             deadline,
             context,
             span: Some(trace),

@@ -110,7 +110,7 @@ const ALLOWED_FAILURES_ON_MODERN: [&str; 1] = ["server-sse-polling"];
 
 /// The fixture behind Toolcrib.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Fixture {
+enum ConformanceFixture {
     Legacy,
     Modern,
     /// Both eras at one HTTP endpoint.
@@ -119,32 +119,37 @@ enum Fixture {
     DualStdio,
 }
 
-impl Fixture {
-    const ALL: [Fixture; 4] = [Fixture::Legacy, Fixture::Modern, Fixture::DualHttp, Fixture::DualStdio];
+impl ConformanceFixture {
+    const ALL: [ConformanceFixture; 4] = [
+        ConformanceFixture::Legacy,
+        ConformanceFixture::Modern,
+        ConformanceFixture::DualHttp,
+        ConformanceFixture::DualStdio,
+    ];
 
     /// Supported versions, for labels and directories.
     fn label(self) -> &'static str {
         match self {
-            Fixture::Legacy => LEGACY_VERSION,
-            Fixture::Modern => MODERN_VERSION,
-            Fixture::DualHttp => "both-http",
-            Fixture::DualStdio => "both-stdio",
+            ConformanceFixture::Legacy => LEGACY_VERSION,
+            ConformanceFixture::Modern => MODERN_VERSION,
+            ConformanceFixture::DualHttp => "both-http",
+            ConformanceFixture::DualStdio => "both-stdio",
         }
     }
 
     /// Option of the fixture for its era.
     fn era_option(self) -> Option<&'static str> {
         match self {
-            Fixture::Legacy => None,
-            Fixture::Modern => Some("--modern"),
-            Fixture::DualHttp | Fixture::DualStdio => Some("--dual"),
+            ConformanceFixture::Legacy => None,
+            ConformanceFixture::Modern => Some("--modern"),
+            ConformanceFixture::DualHttp | ConformanceFixture::DualStdio => Some("--dual"),
         }
     }
 }
 
 /// Number of server scenarios that match the filters, each counted for one fixture.
 pub(super) fn count_matching(filters: &[&str]) -> usize {
-    [(LEGACY_VERSION, Fixture::Legacy), (MODERN_VERSION, Fixture::Modern)]
+    [(LEGACY_VERSION, ConformanceFixture::Legacy), (MODERN_VERSION, ConformanceFixture::Modern)]
         .into_iter()
         .flat_map(|(version, behind)| scenarios(version, behind))
         .filter(|scenario| scenario.matches(filters))
@@ -155,7 +160,7 @@ pub(super) fn count_matching(filters: &[&str]) -> usize {
 /// run.
 pub(super) fn run(suite: &Suite, paths: &WorkspacePaths, filters: &[&str]) -> StepStatus {
     let mut tally = ScenarioTally::default();
-    for behind in Fixture::ALL {
+    for behind in ConformanceFixture::ALL {
         let served = match ConformanceServer::start(suite, paths, behind) {
             Ok(served) => served,
             Err(reason) => return StepStatus::Failed(format!("with a fixture of {}: {reason}", behind.label())),
@@ -177,11 +182,11 @@ pub(super) fn run(suite: &Suite, paths: &WorkspacePaths, filters: &[&str]) -> St
 }
 
 /// Scenarios of a version with the fixture `behind`.
-fn scenarios(version: &'static str, behind: Fixture) -> Vec<Scenario> {
+fn scenarios(version: &'static str, behind: ConformanceFixture) -> Vec<Scenario> {
     let alone: &[&'static str] = if version == LEGACY_VERSION { &LEGACY_SCENARIOS } else { &MODERN_SCENARIOS };
     let may_fail: &[&str] = match (version, behind) {
-        (MODERN_VERSION, Fixture::Legacy) => &ALLOWED_FAILURES_ON_LEGACY,
-        (LEGACY_VERSION, Fixture::Modern) => &ALLOWED_FAILURES_ON_MODERN,
+        (MODERN_VERSION, ConformanceFixture::Legacy) => &ALLOWED_FAILURES_ON_LEGACY,
+        (LEGACY_VERSION, ConformanceFixture::Modern) => &ALLOWED_FAILURES_ON_MODERN,
         _ => &[],
     };
     let scenario = |name: &&'static str| {
@@ -192,7 +197,12 @@ fn scenarios(version: &'static str, behind: Fixture) -> Vec<Scenario> {
 }
 
 /// Runs all scenarios of a version and returns the directory with the results.
-fn run_suite(suite: &Suite, served: &ConformanceServer, version: &str, behind: Fixture) -> Result<PathBuf, String> {
+fn run_suite(
+    suite: &Suite,
+    served: &ConformanceServer,
+    version: &str,
+    behind: ConformanceFixture,
+) -> Result<PathBuf, String> {
     let behind = behind.label();
     let out = suite.out_dir.join(format!("{version}-on-{behind}"));
     let log = suite.out_dir.join(format!("{version}-on-{behind}.log"));
@@ -258,15 +268,17 @@ struct ConformanceServer {
 impl ConformanceServer {
     /// Starts or configures the fixture and discovers it, then starts the server on a free port and waits for its
     /// address.
-    fn start(suite: &Suite, paths: &WorkspacePaths, behind: Fixture) -> Result<ConformanceServer, String> {
+    fn start(suite: &Suite, paths: &WorkspacePaths, behind: ConformanceFixture) -> Result<ConformanceServer, String> {
         let folder = suite.out_dir.join(format!("serve-{}", behind.label()));
         fs::create_dir_all(&folder).map_err(|error| format!("create `{}`: {error}", folder.display()))?;
         let (fixture, source) = match behind {
-            Fixture::DualHttp => {
+            ConformanceFixture::DualHttp => {
                 let (fixture, url) = start_http_fixture(paths, behind)?;
                 (Some(fixture), format!(r#"{{"url": {url:?}}}"#))
             }
-            Fixture::Legacy | Fixture::Modern | Fixture::DualStdio => (None, stdio_source(paths, behind)),
+            ConformanceFixture::Legacy | ConformanceFixture::Modern | ConformanceFixture::DualStdio => {
+                (None, stdio_source(paths, behind))
+            }
         };
         let config = folder.join("toolcrib.json");
         fs::write(&config, config_json(&source)).map_err(|error| format!("write the config: {error}"))?;
@@ -291,7 +303,7 @@ impl ConformanceServer {
 }
 
 /// Starts the fixture on a free port and returns its address.
-fn start_http_fixture(paths: &WorkspacePaths, behind: Fixture) -> Result<(ChildGuard, String), String> {
+fn start_http_fixture(paths: &WorkspacePaths, behind: ConformanceFixture) -> Result<(ChildGuard, String), String> {
     let mut command = Command::new(paths.node());
     command.args(fixture_arguments(paths, behind)).args(["--http", "0"]);
     command.stdin(Stdio::null()).stdout(Stdio::piped());
@@ -333,14 +345,14 @@ fn config_json(source: &str) -> String {
 }
 
 /// Source that starts the fixture on stdio.
-fn stdio_source(paths: &WorkspacePaths, behind: Fixture) -> String {
+fn stdio_source(paths: &WorkspacePaths, behind: ConformanceFixture) -> String {
     // For paths, Rust's `Debug` quoting is valid JSON.
     let arguments = fixture_arguments(paths, behind);
     format!(r#"{{"command": {:?}, "args": {arguments:?}}}"#, paths.node().display().to_string())
 }
 
 /// Arguments of Node for the fixture.
-fn fixture_arguments(paths: &WorkspacePaths, behind: Fixture) -> Vec<String> {
+fn fixture_arguments(paths: &WorkspacePaths, behind: ConformanceFixture) -> Vec<String> {
     let fixture = paths.root.join("fixtures/conformance_server.mjs");
     let mut arguments = vec![fixture.display().to_string(), paths.deps_dir.display().to_string()];
     arguments.extend(behind.era_option().map(str::to_owned));

@@ -20,7 +20,7 @@ use toolcrib_core::error::Result;
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::manifest::{ListTraits, PackedManifest, PackedTool, SkippedTool};
 use toolcrib_core::source::SourceId;
-use toolcrib_core::tool::{Hints, SEPARATOR, TaskSupport, Tool, ToolName};
+use toolcrib_core::tool::{Hints, SEPARATOR, TaskMode, Tool, ToolName};
 use toolcrib_schema::Validator;
 
 use crate::render;
@@ -81,7 +81,7 @@ pub struct CallSpec {
     pub execution_spec: Option<Arc<RawValue>>,
     /// Decide whether a call may be retried after it was sent.
     pub hints: Hints,
-    pub task_support: TaskSupport,
+    pub task_support: TaskMode,
 }
 
 impl Segment {

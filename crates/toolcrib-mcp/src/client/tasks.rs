@@ -35,7 +35,7 @@ const MIN_POLL_INTERVAL: Duration = Duration::from_millis(100);
 const MAX_POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// Interval if the server asks for none.
 const DEFAULT_POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// Maximum time for `tasks/cancel`, which nobody waits for.
+/// Maximum time for `tasks/cancel`, which runs in the background.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum length of a task id in bytes; it is sent back with each poll.
 const MAX_TASK_ID_LEN: usize = 1024;

@@ -8,7 +8,7 @@ use crate::error::sanitize_excerpt;
 const MAX_CHALLENGE_LEN: usize = 8 * 1024;
 const MAX_SCOPES: usize = 50;
 
-/// What a server says about the login that it wants. Untrusted.
+/// The login that a server wants, as it says itself. Untrusted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AuthChallenge {
     /// Whether the scheme is `Bearer` or `DPoP`, which are those of OAuth.

@@ -15,7 +15,7 @@ use toolcrib::catalog::render::mcp;
 use toolcrib::catalog::token_count;
 use toolcrib::core::json::describe_error;
 use toolcrib::core::text::sanitize_truncated;
-use toolcrib::core::tool::TaskSupport;
+use toolcrib::core::tool::TaskMode;
 use toolcrib::registry::ToolView;
 use toolcrib::{Error, Principal};
 use toolcrib_mcp::server::McpRequest;
@@ -133,7 +133,7 @@ fn render_compact(tool: &ToolView) -> String {
     for line in lines {
         is_incomplete |= !add(line, &mut text);
     }
-    if tool.tool.task_support() == TaskSupport::Required {
+    if tool.tool.task_support() == TaskMode::Required {
         text.push_str("\n(runs as a task; the call returns when it has ended)");
     }
     // Not part of the budget: without this line an agent would take the short form for all there is.

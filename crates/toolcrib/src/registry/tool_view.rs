@@ -19,7 +19,7 @@ use toolcrib_core::json::RawFields;
 use toolcrib_core::manifest::ListTraits;
 use toolcrib_core::policy::Verdict;
 use toolcrib_core::source::{ArgumentValidation, OpenApiSource, SourceKind};
-use toolcrib_core::tool::{TaskSupport, ToolListing, ToolName};
+use toolcrib_core::tool::{TaskMode, ToolListing, ToolName};
 use toolcrib_core::{Code, Result, ResultExt, Source, SourceId, Timestamp, Tool};
 
 use super::api_requirements::server_url;
@@ -71,7 +71,7 @@ pub struct ExecutionView {
     /// Alternative security requirements of an operation, each a map from scheme to scopes.
     pub security: Vec<BTreeMap<String, Vec<String>>>,
     /// Whether an MCP tool runs as a task, if its server says so.
-    pub task_support: Option<TaskSupport>,
+    pub task_support: Option<TaskMode>,
     /// Headers, query and body of an operation as they will be sent: `{name}` for arguments, references for credentials.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub request: Option<RequestOutline>,

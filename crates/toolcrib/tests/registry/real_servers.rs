@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use toolcrib::Code;
 use toolcrib::core::freshness::Freshness;
 use toolcrib::core::inventory::{Actor, Command as InventoryCommand};
-use toolcrib::core::tool::TaskSupport;
+use toolcrib::core::tool::TaskMode;
 use toolcrib::registry::{BreakerState, ConnectionState};
 use toolcrib_testkit::http_server::{HttpReply, LoopbackServer};
 use toolcrib_testkit::programs::{self, Program};
@@ -391,7 +391,7 @@ async fn check_research_task(source: Value) {
     let tool = "s__simulate-research-query";
     assert!(list_tools(&fixture).await.contains(&tool.to_owned()));
     let execution = fixture.tool(tool).unwrap().execution();
-    assert_eq!(execution.task_support, Some(TaskSupport::Required));
+    assert_eq!(execution.task_support, Some(TaskMode::Required));
     let output = call(&fixture, tool, json!({"topic": "tides"})).await.unwrap();
     assert!(!output.is_error() && output_text(&output).contains("Research Report: tides"), "{}", output.content());
     fixture.registry.close().await;

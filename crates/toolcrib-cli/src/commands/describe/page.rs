@@ -8,7 +8,7 @@ use toolcrib::catalog::ToolStatus;
 use toolcrib::core::Timestamp;
 use toolcrib::core::policy::Verdict;
 use toolcrib::core::text::{sanitize, sanitize_truncated};
-use toolcrib::core::tool::{TaskSupport, ToolNote};
+use toolcrib::core::tool::{TaskMode, ToolNote};
 use toolcrib::registry::{ExecutionView, RemovedTool, ToolView};
 
 use super::arguments::{render_arguments, wrap_line};
@@ -161,9 +161,9 @@ fn request_line(execution: &ExecutionView) -> String {
 /// Whether the server runs the tool as a task; empty if it does not.
 fn task_text(execution: &ExecutionView) -> String {
     match execution.task_support {
-        Some(TaskSupport::Required) => "required: called as a task, and waited for".to_owned(),
-        Some(TaskSupport::Optional) => "optional: called without one".to_owned(),
-        Some(TaskSupport::Forbidden) | None => String::new(),
+        Some(TaskMode::Required) => "required: called as a task, and waited for".to_owned(),
+        Some(TaskMode::Optional) => "optional: called without one".to_owned(),
+        Some(TaskMode::Forbidden) | None => String::new(),
     }
 }
 

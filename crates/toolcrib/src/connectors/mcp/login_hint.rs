@@ -27,7 +27,7 @@ const MAX_SCOPES: usize = 20;
 /// Time for which the metadata is not fetched again, so that calls that fail one after the other send no request each.
 const HINT_TTL: Duration = Duration::from_secs(60);
 
-/// What is known about the login that a server wants.
+/// The login that a server wants, as far as it is known.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LoginHint {
     authorization_servers: Vec<String>,
