@@ -23,9 +23,9 @@ const PRUNED_COMMENT: &str = "pruned";
 const PRUNED_ROOT_COMMENT: &str = "pruned; ask for the full schema to see the rest";
 /// Maximum number of values of an `enum` that is kept.
 const MAX_ENUM_VALUES: usize = 24;
-/// Maximum size of the longer `enum`s of required arguments together. They are kept beyond the limit of the schema: a call
-/// without one of their values fails.
-const MAX_REQUIRED_ENUM_BYTES: usize = 8 * 1024;
+/// Maximum size of the longer `enum`s of required arguments together, which are kept before other parts: a call without
+/// one of their values fails.
+const MAX_REQUIRED_ENUM_BYTES: usize = 6 * 1024;
 /// Maximum nesting of definitions, against chains of definitions that only refer to one another.
 const MAX_DEFINITION_NESTING: usize = 32;
 
@@ -43,8 +43,7 @@ pub(super) fn prune(root: &Value, limit: usize, find_definition: &mut Definition
     for (depth, text) in PRUNE_LEVELS {
         // Leaves room for the comment at the root.
         let mut pruner = Pruner::new(depth, text, limit as isize - 64, find_definition);
-        let value = pruner.prune_schema(root, 0);
-        let value = value.filter(|value| value.to_string().len() <= limit + pruner.required_enum_bytes);
+        let value = pruner.prune_schema(root, 0).filter(|value| value.to_string().len() <= limit);
         let is_pruned = pruner.is_pruned;
         bytes_written += limit.saturating_sub(pruner.remaining_bytes.max(0) as usize);
         if let Some(value) = value {
@@ -235,6 +234,7 @@ impl<'p, 'l> Pruner<'p, 'l> {
                     let size = json::truncated_json(value, available + 4).len();
                     if self.is_required && size <= available {
                         self.required_enum_bytes += size;
+                        self.spend(size)?;
                         output.insert(key.clone(), value.clone());
                     } else {
                         omissions.other = true;
