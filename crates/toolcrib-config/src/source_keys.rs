@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 use toolcrib_core::policy::{Rule, Rules};
 use toolcrib_core::source::{
-    Auth, OpenApiSource, PollSettings, ProtocolVersion, RemoteSource, Source, SourceKind, SourceSettings,
+    Auth, KeyLocation, OpenApiSource, PollSettings, ProtocolVersion, RemoteSource, Source, SourceKind, SourceSettings,
 };
 use toolcrib_core::time::format_duration;
 
@@ -171,7 +171,7 @@ fn auth_to_value(auth: &Auth, secrets: Secrets) -> Value {
             // The user is masked too: some services take their API key as the user name.
             json!({ "basic": { "user": secret_text(user, secrets), "password": secret_text(password, secrets) } })
         }
-        Auth::ApiKey { name, value, .. } if name.is_empty() => {
+        Auth::ApiKey { name, location: KeyLocation::Header, value } if name.is_empty() => {
             json!({ "api_key": { "value": secret_text(value, secrets) } })
         }
         Auth::ApiKey { name, location, value } => {
