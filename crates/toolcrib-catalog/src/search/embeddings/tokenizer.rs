@@ -93,7 +93,7 @@ impl Tokenizer {
                     vocabulary.entry(piece.into()).or_insert(number as u32);
                 }
             }
-            _ => return Err(malformed()),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => return Err(malformed()),
         }
         let algorithm = match kind {
             "WordPiece" => {
@@ -223,9 +223,9 @@ impl Tokenizer {
 fn read_merges(merges: &[Value]) -> Option<HashMap<Box<str>, u32>> {
     let mut ranks = HashMap::with_capacity(merges.len());
     for (rank, merge) in merges.iter().enumerate() {
-        let pair = match merge {
-            Value::String(pair) => pair.clone(),
-            _ => format!("{} {}", merge.get(0)?.as_str()?, merge.get(1)?.as_str()?),
+        let pair = match merge.as_str() {
+            Some(pair) => pair.to_owned(),
+            None => format!("{} {}", merge.get(0)?.as_str()?, merge.get(1)?.as_str()?),
         };
         ranks.entry(pair.into()).or_insert(rank as u32);
     }
