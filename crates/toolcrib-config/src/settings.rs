@@ -8,9 +8,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use toolcrib_core::policy::{Rule, Rules, Verdict};
-use toolcrib_core::source::{
-    ArgumentValidation, Lifecycle, OnConflict, ProtocolVersion, ResultText, SourceSettings,
-};
+use toolcrib_core::source::{ArgumentValidation, Lifecycle, OnConflict, ProtocolVersion, ResultText, SourceSettings};
 use toolcrib_core::text::did_you_mean;
 
 use super::diagnostic::ConfigDiagnostic;

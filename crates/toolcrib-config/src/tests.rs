@@ -4,8 +4,8 @@ use proptest::prelude::*;
 use serde_json::json;
 use toolcrib_core::policy::{Rule, Rules, Verdict};
 use toolcrib_core::source::{
-    ArgumentValidation, Auth, BuiltinSource, KeyLocation, Lifecycle, OnConflict, OpenApiSource, PollSettings, ProtocolVersion,
-    RemoteSource, ResultText, SourceKind, StdioSource, WorkflowSource,
+    ArgumentValidation, Auth, BuiltinSource, KeyLocation, Lifecycle, OnConflict, OpenApiSource, PollSettings,
+    ProtocolVersion, RemoteSource, ResultText, SourceKind, StdioSource, WorkflowSource,
 };
 
 use super::*;

@@ -262,8 +262,7 @@ pub(super) fn normalize_path(context: &DocumentContext<'_>, path: &str) -> Strin
     let Some(query) = query else { return normalized };
     let is_credential =
         |pair: &&str| context.security.is_credential("query", pair.split('=').next().unwrap_or_default());
-    let pairs: Vec<String> =
-        query.split('&').filter(|pair| !is_credential(pair)).map(|pair| strip_modifiers(pair)).collect();
+    let pairs: Vec<String> = query.split('&').filter(|pair| !is_credential(pair)).map(strip_modifiers).collect();
     if pairs.is_empty() { normalized } else { format!("{normalized}?{}", pairs.join("&")) }
 }
 

@@ -157,6 +157,7 @@ impl RecentActivity {
             // The list of discoveries shows failures already.
             RegistryNotice::SourceTransition(_)
             | RegistryNotice::CatalogChanged
+            | RegistryNotice::FeaturesChanged
             | RegistryNotice::SourceNotification { .. } => {}
             _ => {}
         }

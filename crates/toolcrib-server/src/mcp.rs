@@ -216,7 +216,7 @@ impl McpService {
     /// Handles `prompts/list` and the lists of resources. Discovers what is missing or stale in the background, like a list
     /// of tools.
     async fn feature_list(&self, list: &ListKind, request: &McpRequest) -> McpResult {
-        self.refresh_in_background().await;
+        self.refresh_in_background(request).await;
         let listings = self.listings(&request.extensions);
         let mode = self.listing_mode(&request.peer, &listings).await;
         self.upstream_lists.list(list, mode, request)

@@ -117,7 +117,16 @@ fn any_settings() -> impl Strategy<Value = SourceSettings> {
         title,
     )
         .prop_map(
-            |(ttl, call_timeout, result_limit, enabled, tags, tools, (lifecycle, results, protocol, validate), title)| {
+            |(
+                ttl,
+                call_timeout,
+                result_limit,
+                enabled,
+                tags,
+                tools,
+                (lifecycle, results, protocol, validate),
+                title,
+            )| {
                 SourceSettings {
                     ttl,
                     call_timeout,

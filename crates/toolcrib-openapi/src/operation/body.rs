@@ -270,7 +270,11 @@ fn convert_swagger_body<'a>(
     let other = match content {
         BodyEncoding::Urlencoded => Some(("multipart/form-data", BodyEncoding::Multipart)),
         BodyEncoding::Multipart if !files => Some(("application/x-www-form-urlencoded", BodyEncoding::Urlencoded)),
-        _ => None,
+        BodyEncoding::Json
+        | BodyEncoding::JsonLines
+        | BodyEncoding::Multipart
+        | BodyEncoding::Text
+        | BodyEncoding::Binary => None,
     };
     // Without files, both kinds of forms can be sent, if the operation consumes them.
     let other = other.filter(|(media_type, _)| forms.iter().any(|form| essence(form) == *media_type));

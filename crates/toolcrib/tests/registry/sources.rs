@@ -268,6 +268,7 @@ async fn subscribers_get_each_event_once() {
                 RegistryNotice::SourceTransition(notice) => notice.text.clone(),
                 RegistryNotice::CallFinished(called) => format!("called {}", called.tool),
                 RegistryNotice::CatalogChanged => "changed".to_owned(),
+                RegistryNotice::FeaturesChanged => "features changed".to_owned(),
                 RegistryNotice::SourceNotification { method, .. } => format!("said {method}"),
                 other => format!("{other:?}"),
             });

@@ -96,8 +96,9 @@ pub(super) fn render_notice(registry: &Registry, notice: &RegistryNotice) -> Vec
             let data = json!({ "inventory_hash": catalog.hash(), "version": catalog.version });
             vec![measurement("catalog", &data)]
         }
-        // For MCP clients only, which get it through their own connection.
-        RegistryNotice::SourceNotification { .. } => Vec::new(),
+        // For MCP clients only, which get it through their own connection. The record of changed prompts and resources is
+        // an event already.
+        RegistryNotice::SourceNotification { .. } | RegistryNotice::FeaturesChanged => Vec::new(),
         _ => Vec::new(),
     }
 }

@@ -175,9 +175,11 @@ fn is_feature_announcement(event: &ConnectionEvent) -> bool {
 /// Lists that could not be read, by method, with redacted reasons.
 fn failed_lists(lists: &FeatureLists, timeout: Duration, redactor: &Redactor) -> Vec<SkippedTool> {
     let failed = FeatureKind::ALL.into_iter().filter_map(|kind| {
-        let reason = match lists.get(kind).as_ref().err()? {
-            WireError::Timeout { .. } => format!("no answer within {}", format_duration(timeout)),
-            error => error.to_string(),
+        let error = lists.get(kind).as_ref().err()?;
+        let reason = if matches!(error, WireError::Timeout { .. }) {
+            format!("no answer within {}", format_duration(timeout))
+        } else {
+            error.to_string()
         };
         Some(SkippedTool { name: list_method(kind).method.to_owned(), reason: clean_reason(&reason, redactor) })
     });
