@@ -61,7 +61,7 @@ pub struct ArgumentList {
 /// One of the alternatives of an object (`anyOf`, `oneOf`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VariantOutline {
-    /// What tells it from the others: `kind cat` for a constant, the name `Cat`, or its number.
+    /// Difference from the others: `kind cat` for a constant, the name `Cat`, or its number.
     pub label: String,
     pub fields: ArgumentList,
 }

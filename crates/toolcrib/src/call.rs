@@ -62,7 +62,9 @@ pub use builder::Call;
 pub(crate) use find_tool::{explain_source, find_tool};
 pub(crate) use policy::denied_error;
 pub use requests::McpCapability;
-pub(crate) use requests::{format_extension, parse_extension};
+#[cfg(feature = "mcp")]
+pub(crate) use requests::format_extension;
+pub(crate) use requests::parse_extension;
 pub use toolcrib_connector::{
     CallContext, CallDeadline, CallOutput, CallRequest, ClientId, EraPreference, InputRelay, NotificationListener,
     ProgressListener, QuestionError, QuestionHandler, ResultPage, ResultPaging, SourceQuestion,

@@ -21,7 +21,7 @@ type StoredFeature<'a> = (Cow<'a, str>, Fingerprint, usize, usize);
 
 /// Stored form of the index.
 #[derive(Serialize, Deserialize)]
-struct StoredIndex<'a> {
+struct StoredFeatureIndex<'a> {
     source: Cow<'a, SourceId>,
     #[serde(flatten)]
     features: ByFeatureKind<Vec<StoredFeature<'a>>>,
@@ -37,7 +37,7 @@ impl FeatureList {
         let stored = |feature: &'_ Feature| {
             (Cow::Owned(feature.key.clone()), feature.fingerprint, feature.range.start, feature.range.end)
         };
-        let index = StoredIndex {
+        let index = StoredFeatureIndex {
             source: Cow::Borrowed(&self.source),
             features: ByFeatureKind::from_fn(|kind| self.features(kind).iter().map(stored).collect()),
             instructions: self.instructions.as_deref().map(Cow::Borrowed),
@@ -53,7 +53,7 @@ impl FeatureList {
 
     /// Restores a list from its stored index and body. Checks offsets, not contents: see [`Self::find_damage`].
     pub fn read(fingerprint: Fingerprint, index: &str, body: String) -> Result<FeatureList> {
-        let index: StoredIndex<'_> =
+        let index: StoredFeatureIndex<'_> =
             serde_json::from_str(index).context(Code::Internal, "cannot read the index of prompts and resources")?;
         let features = ByFeatureKind::from_fn(|kind| {
             let stored = index.features.get(kind).iter();
@@ -73,7 +73,7 @@ impl FeatureList {
                 format!("the stored list of prompts and resources `{}` is damaged", fingerprint.short_hex(12));
             return Err(Error::new(Code::Internal, message));
         }
-        let StoredIndex { source, instructions, skipped, .. } = index;
+        let StoredFeatureIndex { source, instructions, skipped, .. } = index;
         Ok(FeatureList {
             source: source.into_owned(),
             fingerprint,

@@ -128,7 +128,7 @@ async fn clients_are_notified_exactly_when_their_lists_change() {
     wait_for_notification(&mut events, "notifications/prompts/list_changed").await;
     let prompts = list(&client, "prompts/list").await;
     assert_eq!(prompts["prompts"][1]["name"], "b__late");
-    // Unchanged lists and other instructions notify nobody.
+    // Unchanged lists and other instructions notify no client.
     fixture.set_features("b", json!({"prompts": [{"name": "late"}], "instructions": "Other ones."}));
     fixture.refresh().await;
     fixture.refresh().await;

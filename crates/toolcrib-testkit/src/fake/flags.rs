@@ -54,7 +54,7 @@ pub struct ServerFlags {
     pub version: Option<String>,
     /// Offer one resource, `note://one`, with subscriptions.
     pub resources: bool,
-    /// File with prompts, resources and instructions; see [`features`](super::features).
+    /// File with prompts, resources and instructions; see `fake/features.rs`.
     pub features_file: Option<PathBuf>,
     /// Subscriptions fail while this file exists.
     pub unwatchable_file: Option<PathBuf>,

@@ -37,6 +37,7 @@ impl McpCapability {
 const EXTENSION_PREFIX: &str = "extensions/";
 
 /// Returns the form in which an extension of a source is recorded among its capabilities: `extensions/ID=SETTINGS`.
+#[cfg(feature = "mcp")]
 pub(crate) fn format_extension(id: &str, settings: &RawValue) -> String {
     format!("{EXTENSION_PREFIX}{id}={}", settings.get())
 }

@@ -181,7 +181,7 @@ async fn policy_rules_apply_to_lists_and_calls() {
             "git__delete",
             "FORBIDDEN `git__delete` is denied (rule `delete: deny`); to allow it, change the rules under `tools` of `git`",
         ),
-        ("git__secret", "TOOL_NOT_IMPLEMENTED no tool named `git__secret`; did you mean `git__delete`?"),
+        ("git__secret", "TOOL_NOT_IMPLEMENTED no tool named `git__secret`; `toolcrib search WORDS` finds tools"),
         ("secret", "TOOL_NOT_IMPLEMENTED no tool named `secret`; `toolcrib search WORDS` finds tools"),
     ] {
         assert_eq!(call_outcome(&fixture, name, json!({})).await, expected, "{name}");

@@ -71,6 +71,13 @@ fn expected_tool(tool: &Value, source: &str, name: &str) -> Value {
     if tool.get("description").is_none_or(|text| text.as_str().is_none_or(|text| text.trim().is_empty())) {
         tool["description"] = json!(format!("{source} tool: {original}"));
     }
+    // Toolcrib waits for tasks itself.
+    if let Some(execution) = tool.get_mut("execution").and_then(Value::as_object_mut) {
+        execution.remove("taskSupport");
+        if execution.is_empty() {
+            tool.as_object_mut().unwrap().remove("execution");
+        }
+    }
     if tool.get("inputSchema").is_none_or(Value::is_null) {
         tool["inputSchema"] = json!({"type": "object"});
     }
