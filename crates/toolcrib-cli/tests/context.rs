@@ -83,7 +83,7 @@ fn essential_tools_are_loaded_and_others_deferred() {
 fn lines_are_a_tool_each_without_those_that_agents_may_not_call() {
     let project = test_project();
     let lines = |project: &TestProject| project.run(&["tools", "--format", "lines"]).assert_code(0).stdout.clone();
-    assert_eq!(lines(&project), "hub__either\nhub__put — Puts\nhub__search_issues — Finds issues\n");
+    assert_eq!(lines(&project), "hub__either — hub tool: either\nhub__put — Puts\nhub__search_issues — Finds issues\n");
     let config = fs::read_to_string(project.path("project").join("toolcrib.yaml")).unwrap();
     let rules = "cwd: ., tools: { put: deny, either: hide } }";
     project.write("toolcrib.yaml", &config.replace("cwd: . }", rules));

@@ -21,7 +21,7 @@ fn sources_with(project: &TestProject, variables: &[(&str, &str)]) -> Value {
 fn settings_may_be_references_to_the_environment() {
     let project = TestProject::new(
         "one: { command: SERVER, enabled: \"${env:RUBE_MCP_ENABLED}\", ttl: \"${env:ONE_TTL:-7m}\" }\n\
-         two: { command: SERVER, tags: [\"${env:ONE_TTL:-x}\"], lifecycle: \"${env:LIFE:-transient}\" }",
+         two: { command: SERVER, tags: [\"${env:TWO_TAG:-x}\"], lifecycle: \"${env:LIFE:-transient}\" }",
     );
     let on = sources_with(&project, &[("RUBE_MCP_ENABLED", "true")]);
     assert_eq!((&on["one"]["enabled"], &on["one"]["ttl_ms"]), (&json!(true), &json!(420_000)));

@@ -348,7 +348,7 @@ fn verify_finds_tampering() {
         project.run(&["tools"]).assert_code(0);
         project.run(&["verify"]).assert_code(0).assert_stdout("the catalogue matches a replay of it");
         let whole = project.json(0, &["verify"]);
-        assert_eq!(whole, json!({"records": 2, "manifests": 1, "unknown_events": 0, "faults": []}));
+        assert_eq!(whole, json!({"records": 2, "manifests": 1, "feature_lists": 0, "unknown_events": 0, "faults": []}));
         if project.execute_sql(sql).is_none() {
             return programs::skip("verify_finds_tampering", "there is no python3");
         }
@@ -454,7 +454,7 @@ fn doctor_explains_how_to_set_a_missing_token() {
     refused
         .assert_code(1)
         .assert_stdout("HTTP 401")
-        .assert_stdout("-> set a token")
+        .assert_stdout("or set a token")
         .assert_stdout("TOOLCRIB_SOURCE_DOCS_TOKEN");
     admitted.assert_code(0).assert_stdout("3 tools, health ok").assert_stdout("no problems found");
     assert!(!admitted.stdout.contains("sesame"));

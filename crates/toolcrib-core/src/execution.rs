@@ -211,6 +211,9 @@ pub struct BodyAlternative {
     /// Form fields for files that the default media type does not have. A value for one of them chooses this form.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub file_fields: Vec<String>,
+    /// A text as the body chooses this media type, because the default does not accept one.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub for_text: bool,
 }
 
 /// Encoding of a request body.

@@ -84,6 +84,6 @@ mod tests {
             .collect();
         let config = read(&uncommented.join("\n"));
         assert_eq!(config.valid_sources().count(), config.sources.len(), "{config:?}");
-        assert_eq!((config.sources.len(), config.origins.len(), config.warnings.len()), (5, 14, 0));
+        assert_eq!((config.sources.len(), config.origins.len(), config.warnings.len()), (5, 15, 0));
     }
 }

@@ -37,10 +37,10 @@ use crate::table::Table;
   toolcrib tools --format lines
   toolcrib tools --wait 10s
 
-`lines` is a short list for a prompt: each tool that an agent may call, with the first sentence of its
-description. A provider's format is the array that the provider expects. A schema that it cannot express is
-adapted, as `toolcrib describe NAME --format FORMAT --explain` shows; a tool that it does not
-support is left out, with a hint.")]
+`lines` is a short list for a prompt: each tool that an agent may call, with the first sentence
+of its description. A provider's format is the array that the provider expects. A schema that it
+cannot express is adapted, as `toolcrib describe NAME --format FORMAT --explain` shows; a tool
+that it does not support is left out, with a hint.")]
 pub(crate) struct Arguments {
     /// Only the tools of one source
     #[arg(long, value_name = "SOURCE")]

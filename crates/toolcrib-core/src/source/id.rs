@@ -148,7 +148,7 @@ mod tests {
         let limit = "x".repeat(32);
         assert_eq!(SourceId::from_name(&limit).unwrap().as_str(), limit);
         // The cut would end in `_` here, before that of the hash.
-        let long = format!("{}-and more", "X".repeat(22));
+        let long = format!("{}-and still more", "X".repeat(22));
         let hash = Fingerprint::digest(&long).short_hex(8);
         let id = SourceId::from_name(&long).unwrap();
         assert_eq!(id.as_str(), format!("{}_{hash}", "x".repeat(22)));

@@ -41,10 +41,17 @@ pub(crate) fn parse_challenges(headers: &HeaderMap) -> AuthChallenge {
     challenge
 }
 
-/// Whether a scheme stands at the beginning of a challenge: at the beginning of the text, or after a comma.
+/// Whether a scheme stands at the beginning of a challenge: at the beginning of the text, or after a comma. A quoted
+/// string may contain anything.
 fn has_scheme(text: &str, scheme: &str) -> bool {
-    let lower = text.to_ascii_lowercase();
-    lower.split(',').any(|part| part.split_whitespace().next() == Some(scheme))
+    let mut unquoted = String::new();
+    let mut rest = text;
+    while let Some((before, quoted)) = rest.split_once('"') {
+        unquoted.push_str(before);
+        rest = read_quoted(quoted).1;
+    }
+    unquoted.push_str(rest);
+    unquoted.split(',').any(|part| part.split_whitespace().next().is_some_and(|word| word.eq_ignore_ascii_case(scheme)))
 }
 
 /// Returns the parameters `name=value` and `name="value"` of a header with any number of challenges.

@@ -144,7 +144,10 @@ fn convert_media<'a>(
         if !schemas.iter().any(|known| known.value == schema.value) {
             schemas.push(schema);
         }
-        alternatives.push(BodyAlternative { body: alternative, file_fields });
+        let is_text = matches!(alternative.content, BodyEncoding::Text | BodyEncoding::Binary);
+        let is_first = !alternatives.iter().any(|known| known.for_text);
+        let for_text = is_text && is_first && rejects_text(context, default.schema);
+        alternatives.push(BodyAlternative { body: alternative, file_fields, for_text });
     }
     let accepts_anything = schemas.first().is_some_and(|schema| schema.value == json!({}));
     schema = if schemas.len() == 1 || accepts_anything {
@@ -156,6 +159,16 @@ fn convert_media<'a>(
     };
     add_description(&mut schema, description);
     Some(ConvertedBody { body, schema, alternatives })
+}
+
+/// Whether a schema certainly does not accept a text.
+fn rejects_text(context: &DocumentContext<'_>, schema: Option<NodeRef<'_>>) -> bool {
+    let Some(schema) = schema.and_then(|node| context.documents.resolve(node).ok()) else { return false };
+    match schema.value.get("type") {
+        Some(Value::String(name)) => name != "string",
+        Some(Value::Array(names)) => !names.iter().any(|name| name == "string"),
+        _ => schema.value.get("properties").is_some(),
+    }
 }
 
 /// Adds the description of the body, unless its schema has one.
@@ -280,7 +293,7 @@ fn convert_swagger_body<'a>(
     let other = other.filter(|(media_type, _)| forms.iter().any(|form| essence(form) == *media_type));
     let alternatives = other.map(|(media_type, content)| {
         let body = BodySpec { media_type: media_type.to_owned(), content, ..body.clone() };
-        BodyAlternative { body, file_fields: Vec::new() }
+        BodyAlternative { body, file_fields: Vec::new(), for_text: false }
     });
     Some(ConvertedBody { body, schema: form.schema, alternatives: alternatives.into_iter().collect() })
 }

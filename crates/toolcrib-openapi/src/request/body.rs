@@ -50,7 +50,8 @@ pub(super) fn build_body(
     }))
 }
 
-/// Returns the body of the chosen media type: that of the argument, a form with files if a file is given, or the default.
+/// Returns the body of the chosen media type: that of the argument, a form with files if a file is given, a text type if a
+/// text is given that the default does not accept, or the default.
 fn select_body<'a>(
     operation: &'a Operation,
     default: &'a BodySpec,
@@ -69,7 +70,14 @@ fn select_body<'a>(
         }
         Some(_) => return Err(invalid_argument(&choice.argument, "is not a media type")),
     }
-    let Some(Value::Object(members)) = arguments.get(&default.argument) else { return Ok(default) };
+    let members = match arguments.get(&default.argument) {
+        Some(Value::Object(members)) => members,
+        Some(Value::String(_)) => {
+            let text = choice.alternatives.iter().find(|alternative| alternative.for_text);
+            return Ok(text.map_or(default, |alternative| &alternative.body));
+        }
+        Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_)) | None => return Ok(default),
+    };
     // `{name, base64}` is a file in a form only; a text is one if the default type does not have the field.
     let has_file = |alternative: &&BodyAlternative| {
         let mut files = alternative.body.fields.iter().filter(|(_, field)| field.binary).map(|(name, _)| name);

@@ -131,7 +131,6 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
         ("path", nullable(text())),
         ("url_template", nullable(text())),
         ("security", json!({ "type": "array", "items": { "type": "object", "additionalProperties": string_array() } })),
-        ("task_support", nullable(string_enum(&["forbidden", "optional", "required"]))),
     ]);
     let body = object_schema(&[
         ("template", text()),

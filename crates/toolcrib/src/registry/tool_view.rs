@@ -71,6 +71,7 @@ pub struct ExecutionView {
     /// Alternative security requirements of an operation, each a map from scheme to scopes.
     pub security: Vec<BTreeMap<String, Vec<String>>>,
     /// Whether an MCP tool runs as a task, if its server says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub task_support: Option<TaskMode>,
     /// Headers, query and body of an operation as they will be sent: `{name}` for arguments, references for credentials.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]

@@ -47,7 +47,6 @@ async fn tool_detail_has_execution_tags_and_output_schema() {
             "path": "/orders/{id}",
             "url_template": "https://shop.example/v1/orders/{id}",
             "security": [{ "token": ["orders"] }, {}],
-            "task_support": null,
             "headers": { "Accept": "application/json, */*;q=0.1" },
             "query": {},
             "body": null,
