@@ -142,7 +142,13 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
     let text_map = || json!({ "type": "object", "additionalProperties": { "type": "string" } });
     let execution = with_optional(
         execution,
-        &[("headers", text_map()), ("query", text_map()), ("body", nullable(body)), ("auth_error", nullable(text()))],
+        &[
+            ("task_support", string_enum(&["forbidden", "optional", "required"])),
+            ("headers", text_map()),
+            ("query", text_map()),
+            ("body", nullable(body)),
+            ("auth_error", nullable(text())),
+        ],
     );
     let details = object_schema(&[
         ("output_schema", types(&["object", "boolean", "null"])),
