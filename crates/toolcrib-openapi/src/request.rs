@@ -27,7 +27,9 @@ use serde_json::{Map, Number, Value};
 use toolcrib_core::error::{Code, Error, Result};
 use toolcrib_core::execution::{Operation, OperationParameter};
 
+#[cfg(feature = "http")]
 pub(crate) use body::content_type as body_content_type;
+#[cfg(feature = "http")]
 pub(crate) use headers::{accept_header, is_connection_header};
 pub use target_url::is_dot_segment;
 
