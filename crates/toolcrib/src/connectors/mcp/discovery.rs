@@ -9,7 +9,7 @@ use toolcrib_core::features::{ByFeatureKind, FeatureKind, OfferedFeatures, Offer
 use toolcrib_core::json::RawFields;
 use toolcrib_core::manifest::SkippedTool;
 use toolcrib_core::source::Lifecycle;
-use toolcrib_core::text::sanitize_truncated;
+use toolcrib_core::text::{is_sanitized, sanitize_truncated};
 use toolcrib_core::time::format_duration;
 use toolcrib_core::tool::EXECUTION_SPEC_KEY;
 use toolcrib_core::{Code, Error, Result};
@@ -103,7 +103,8 @@ impl McpConnector {
         // Everything that is read from the connection is read before a temporary one is closed.
         // A connection that a client of another era opened does not change what is remembered.
         let era = self.era.lock().unwrap_or_else(|| connection.client.era()).to_string();
-        let capabilities = capability_names(connection.client.server());
+        let redactor = self.references.redactor();
+        let capabilities = capability_names(connection.client.server(), &redactor);
         let about = describe_server(connection.client.server());
         let instructions = connection.client.server().instructions.clone();
         // Only servers of the 2026 protocol declare whether a list is public.
@@ -117,7 +118,6 @@ impl McpConnector {
         let ttl_ms = read_lists().filter_map(|list| list.ttl_ms).chain(list.ttl_ms).min();
         let private = modern && !(list.public && read_lists().all(|list| list.public));
         // Secrets of the source must not reach the manifest. What cannot be masked excludes the tool.
-        let redactor = self.references.redactor();
         let mut skipped = skipped_tools(&list.skipped, &redactor);
         let tools = list.tools.into_iter().map(|tool| redactor.redact_tool(strip_execution_spec(tool)));
         let (leaking, tools): (Vec<_>, Vec<_>) = tools.partition(|tool| redactor.is_leaked_by(tool));
@@ -249,13 +249,15 @@ fn skip_leaking_tool(tool: &RawValue, redactor: &Redactor) -> SkippedTool {
 }
 
 /// Names of the capabilities that a server announced, bounded in number and length.
-fn capability_names(server: &ServerDescription) -> Vec<String> {
+fn capability_names(server: &ServerDescription, redactor: &Redactor) -> Vec<String> {
     // Servers announce a handful; the bound protects the store.
     const MAX_CAPABILITIES: usize = 32;
     let capabilities = RawFields::parse(&server.capabilities).unwrap_or_default();
     let offered = capabilities.iter().filter(|(_, value)| !matches!(value.get(), "null" | "false"));
     let names = offered.map(|(name, _)| name.chars().take(64).collect()).take(MAX_CAPABILITIES);
-    names.chain(extension_capabilities(&capabilities)).collect()
+    // Clients get extensions as they are, so one with a secret of the source is left out.
+    let has_secret = |name: &String| redactor.redact(name) != *name;
+    names.chain(extension_capabilities(&capabilities)).filter(|name| !has_secret(name)).collect()
 }
 
 /// Extensions that a server announced, with their settings, as further capability names. Those that are too many or too
@@ -267,7 +269,7 @@ fn extension_capabilities(capabilities: &RawFields) -> Vec<String> {
     let passed_on = extensions.iter().filter(|(id, settings)| {
         // Toolcrib waits for tasks itself, and logs in for itself.
         let is_internal = ["/tasks", "auth", "identity", "dpop"].iter().any(|part| id.to_lowercase().contains(part));
-        !is_internal && !id.contains('=') && id.len() + settings.get().len() <= MAX_EXTENSION_BYTES
+        !is_internal && !id.contains('=') && is_sanitized(id) && id.len() + settings.get().len() <= MAX_EXTENSION_BYTES
     });
     passed_on.map(|(id, settings)| format_extension(id, settings)).take(MAX_EXTENSIONS).collect()
 }
@@ -311,16 +313,18 @@ mod tests {
     }
 
     #[test]
-    fn extensions_are_kept_unless_they_concern_the_connection_itself() {
+    fn extensions_are_kept_unless_they_concern_the_connection_or_have_a_secret() {
         let capabilities = r#"{"tools":{},"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["a/b"]},
-            "io.modelcontextprotocol/tasks":{},"io.modelcontextprotocol/oauth-client-credentials":{}}}"#;
+            "io.modelcontextprotocol/tasks":{},"io.modelcontextprotocol/oauth-client-credentials":{},
+            "com.example/key":{"key":"hunter2-hunter2"}}}"#;
         let server = ServerDescription {
             info: None,
             capabilities: RawValue::from_string(capabilities.to_owned()).unwrap(),
             instructions: None,
         };
         let ui = r#"extensions/io.modelcontextprotocol/ui={"mimeTypes":["a/b"]}"#;
-        assert_eq!(capability_names(&server), ["tools", "extensions", ui]);
+        let redactor = Redactor::new(&["hunter2-hunter2".to_owned()].into());
+        assert_eq!(capability_names(&server, &redactor), ["tools", "extensions", ui]);
     }
 
     #[test]
