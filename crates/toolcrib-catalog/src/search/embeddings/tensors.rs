@@ -50,7 +50,8 @@ impl Vectors {
         let named = VECTOR_NAMES.iter().find_map(|name| tensors.get(*name));
         let matrices = tensors.iter().filter(|(_, tensor)| tensor.shape.len() == 2);
         // The name decides between matrices of the same size, so that the choice does not depend on a hash map.
-        let largest = matrices.max_by_key(|(name, tensor)| (tensor.data_offsets[1], std::cmp::Reverse(*name)));
+        let size = |tensor: &TensorHeader| tensor.data_offsets[1].saturating_sub(tensor.data_offsets[0]);
+        let largest = matrices.max_by_key(|(name, tensor)| (size(tensor), std::cmp::Reverse(*name)));
         let matrix = named.or(largest.map(|(_, tensor)| tensor));
         let matrix = matrix.ok_or_else(|| unusable_error("`model.safetensors` has no matrix of vectors"))?;
         let values = read_values(matrix, data)?;
@@ -160,6 +161,14 @@ mod tests {
         check("BF16", &[0x3f80_u16, 0xc000, 0x3f00, 0x7f80].map(u16::to_le_bytes).concat(), expected);
         check("I8", &[1, 254, 127, 128], [1.0, -2.0, 127.0, -128.0]);
         assert_eq!(decode_half(0x7bff), 65504.0);
+    }
+
+    #[test]
+    fn the_largest_of_several_matrices_has_the_vectors() {
+        let header = r#"{"words":{"dtype":"I8","shape":[2,2],"data_offsets":[0,4]},
+            "projection":{"dtype":"I8","shape":[1,2],"data_offsets":[4,6]}}"#;
+        let vectors = Vectors::parse(&file(header, &[1, 2, 3, 4, 5, 6])).unwrap();
+        assert_eq!(vectors.values, [1.0, 2.0, 3.0, 4.0]);
     }
 
     #[test]
