@@ -180,7 +180,7 @@ impl Poller<'_> {
                 if let Some(recorder) = self.client.call.response_recorder {
                     recorder.record_body(result);
                 }
-                build_result_from(result, received)
+                build_result_from(result, received, &self.client.connector.references.redactor())
             }
         }
     }

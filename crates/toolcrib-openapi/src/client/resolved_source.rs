@@ -174,16 +174,17 @@ mod tests {
 
     use super::*;
 
+    fn api(document: &str, base_url: Option<&str>) -> Source {
+        let base_url = base_url.map(str::to_owned);
+        let openapi = OpenApiSource { document: document.into(), base_url, ..OpenApiSource::default() };
+        let id = SourceId::parse("shop").unwrap();
+        Source { id, kind: SourceKind::OpenApi(openapi), settings: SourceSettings::default() }
+    }
+
     #[test]
     fn a_client_secret_goes_to_the_host_of_the_document_or_of_the_api_only() {
         let check = |document: &str, base_url: Option<&str>, token_url: &str| {
-            let openapi = OpenApiSource {
-                document: document.into(),
-                base_url: base_url.map(str::to_owned),
-                ..OpenApiSource::default()
-            };
-            let id = SourceId::parse("shop").unwrap();
-            let source = Source { id, kind: SourceKind::OpenApi(openapi), settings: SourceSettings::default() };
+            let source = api(document, base_url);
             let resolved = ResolvedSource::resolve(&source, &ReferenceValues::default()).unwrap();
             let server = Url::parse(base_url.unwrap_or("https://api.example/v1")).unwrap();
             resolved.check_token_url_allowed(&Url::parse(token_url).unwrap(), &server).is_ok()
@@ -206,14 +207,7 @@ mod tests {
     #[test]
     fn credentials_go_to_another_origin_only_if_the_document_cannot_be_tampered_with() {
         let check = |document: &str, base_url: Option<&str>, server: &str| {
-            let openapi = OpenApiSource {
-                document: document.into(),
-                base_url: base_url.map(str::to_owned),
-                ..OpenApiSource::default()
-            };
-            let id = SourceId::parse("shop").unwrap();
-            let source = Source { id, kind: SourceKind::OpenApi(openapi), settings: SourceSettings::default() };
-            ResolvedSource::resolve(&source, &ReferenceValues::default())
+            ResolvedSource::resolve(&api(document, base_url), &ReferenceValues::default())
                 .unwrap()
                 .check_credentials_allowed(&Url::parse(server).unwrap())
                 .map_err(|error| (error.code, error.message))

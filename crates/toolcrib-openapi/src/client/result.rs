@@ -19,6 +19,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
+use toolcrib_connector::redact::Redactor;
 use toolcrib_connector::{PAGINATION_KEY, ToolResult};
 use toolcrib_core::execution::OperationResponse;
 use toolcrib_core::text::sanitize_truncated;
@@ -128,9 +129,7 @@ pub(super) fn build_result(label: &str, received: &ReceivedResponse, pages: &Pag
         }
         BodyKind::Image | BodyKind::Audio | BodyKind::Binary => (describe_binary(received, &kind), None),
     };
-    let mut meta = http_meta(*status, headers);
-    // Links may repeat credentials of the request.
-    pages.redactor().redact_value(&mut meta);
+    let mut meta = http_meta(*status, headers, pages.redactor());
     if let Some(pagination) = pages.find(received, raw) {
         content.push(text_block(&pagination.to_text()));
         meta[PAGINATION_KEY] = pagination.to_meta();
@@ -161,13 +160,13 @@ pub(super) fn header_pairs(headers: &HeaderMap) -> Vec<(String, String)> {
 }
 
 /// Builds the result from a part of a response: the outcome of a polled job.
-pub(super) fn build_result_from(value: &Value, received: &ReceivedResponse) -> Result<ToolResult> {
+pub(super) fn build_result_from(value: &Value, received: &ReceivedResponse, redactor: &Redactor) -> Result<ToolResult> {
     let raw = to_raw_value(value).context(Code::Internal, "cannot serialize a result")?;
     let content = vec![text_block(value.as_str().unwrap_or(raw.get()))];
     serialize_result(&CallResult {
         content,
         structured: Some(structured_content(&raw)),
-        meta: http_meta(received.status, &received.headers),
+        meta: http_meta(received.status, &received.headers, redactor),
     })
 }
 
@@ -285,8 +284,11 @@ fn describe_binary(received: &ReceivedResponse, kind: &str) -> Vec<Value> {
 }
 
 /// `_meta` with status and headers, which a result has no other place for: pagination links, rate limits, request ids.
-fn http_meta(status: StatusCode, headers: &HeaderMap) -> Value {
-    json!({ "toolcrib/http": { "status": status.as_u16(), "headers": reported_headers(headers) } })
+fn http_meta(status: StatusCode, headers: &HeaderMap, redactor: &Redactor) -> Value {
+    let mut meta = json!({ "toolcrib/http": { "status": status.as_u16(), "headers": reported_headers(headers) } });
+    // Links may repeat credentials of the request.
+    redactor.redact_value(&mut meta);
+    meta
 }
 
 /// Reported headers of a response, bounded in number and length.
