@@ -14,12 +14,15 @@ fn report() -> Vec<u8> {
     (0..100_000u32).map(|byte| (byte % 251) as u8).collect()
 }
 
-/// An API whose responses are a PDF of 100,000 bytes, a small image, JSON and an error.
+/// An API whose responses are a PDF of 100,000 bytes, a small image, JSON, CSV and an error.
 fn start_api() -> LoopbackServer {
     LoopbackServer::start(|request| match request.target.as_str() {
         "/report.pdf" => HttpReply::new(200, "content-type: application/pdf", report()),
         "/icon" => HttpReply::new(200, "content-type: image/png", b"\x89PNG"),
         "/pets" => HttpReply::json(200, "[1, 2]").with_header("link", "</pets?page=2>; rel=next"),
+        "/rows" => {
+            HttpReply::new(200, "content-type: text/csv", "a,b\n1,2").with_header("link", "</rows?page=2>; rel=next")
+        }
         _ => HttpReply::json(404, r#"{"message": "nothing here"}"#),
     })
 }
@@ -33,7 +36,7 @@ fn workspace(api: &LoopbackServer) -> TestWorkspace {
         "openapi": "3.1.0",
         "info": { "title": "Files", "version": "1" },
         "servers": [{ "url": api.url }],
-        "paths": { "/report.pdf": get("report"), "/icon": get("icon"), "/pets": get("pets"), "/none": get("none") },
+        "paths": { "/report.pdf": get("report"), "/icon": get("icon"), "/pets": get("pets"), "/rows": get("rows"), "/none": get("none") },
     });
     let sources = json!({ "files": { "openapi": "files.json", "allow_private": true } });
     let workspace = TestWorkspace::new(&sources, &json!({}));
@@ -63,8 +66,10 @@ fn call_writes_the_content_of_a_result_to_a_file() {
     assert_eq!((code, stdout), (0, format!("wrote 4 bytes (image/png) to `{file}`\n")), "{stderr}");
     assert_eq!(std::fs::read(file).unwrap(), b"\x89PNG");
     // Without the line about the next page.
-    assert_eq!(call("files__pets").0, 0);
-    assert_eq!(std::fs::read_to_string(file).unwrap(), "[1, 2]");
+    for (tool, content) in [("files__pets", "[1, 2]"), ("files__rows", "a,b\n1,2")] {
+        assert_eq!(call(tool).0, 0);
+        assert_eq!(std::fs::read_to_string(file).unwrap(), content);
+    }
     let (_, stdout, stderr) = run(&workspace, &["call", "files__pets"]);
     assert_eq!(stdout, "[1, 2]\n");
     assert!(stderr.contains("next page: page=2"), "{stderr}");

@@ -12,6 +12,8 @@ use toolcrib::core::ResultExt;
 use toolcrib::core::text::sanitize;
 use toolcrib::{CallOutput, Code, Error, Result};
 
+use super::pagination_line;
+
 /// Description of the written content, and the rest of the result.
 pub(super) struct WrittenResult {
     /// Line for a terminal.
@@ -41,7 +43,9 @@ pub(super) fn write_result(file: &Path, output: &CallOutput) -> Result<WrittenRe
     let blocks = result["content"].as_array().map(Vec::as_slice).unwrap_or_default();
     let binaries: Vec<usize> = (0..blocks.len()).filter(|index| binary_block(&blocks[*index]).is_some()).collect();
     let Some(&first) = binaries.first() else {
-        let text = result_text(output, blocks);
+        // The line about the next page is not part of what the API sent.
+        let sent = if pagination_line(output).is_some() { &blocks[..blocks.len() - 1] } else { blocks };
+        let text = result_text(output, sent);
         write_file(file, text.as_bytes())?;
         let description = format!("wrote {} bytes to `{}`", text.len(), sanitize(&file.display().to_string()));
         return Ok(WrittenResult { description, result });
@@ -93,7 +97,7 @@ fn result_text(output: &CallOutput, blocks: &[Value]) -> String {
             let is_json = |text: &&str| serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok();
             first_text.filter(is_json).unwrap_or(structured).to_owned()
         }
-        None => output.text(),
+        None => blocks.iter().filter_map(|block| block["text"].as_str()).collect::<Vec<_>>().join("\n"),
     }
 }
 
