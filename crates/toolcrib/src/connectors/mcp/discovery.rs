@@ -25,6 +25,9 @@ use crate::clock::deadline_after;
 use crate::redact::{RedactedJson, Redactor};
 use crate::trace::Trace;
 
+/// Time for all lists of prompts and resources together: the tools of a source wait for them.
+const FEATURES_TIMEOUT: Duration = Duration::from_secs(10);
+
 impl McpConnector {
     /// Lists the tools over the shared connection if one is open. Otherwise opens one: the shared one if a call follows
     /// (`keep_connection`), else a temporary one.
@@ -87,6 +90,7 @@ impl McpConnector {
             };
             let mut feature_lists = ByFeatureKind::from_fn(|_| Ok(ItemList { public: true, ..ItemList::default() }));
             if tool_list.is_ok() {
+                options.deadline = deadline.min(deadline_after(FEATURES_TIMEOUT));
                 feature_lists = list_features(&connection.client, meta.as_deref(), &options).await;
                 let mut announced = std::iter::from_fn(|| events.try_recv().ok());
                 if is_temporary && announced.any(|event| is_feature_announcement(&event)) {
@@ -123,7 +127,7 @@ impl McpConnector {
         let (leaking, tools): (Vec<_>, Vec<_>) = tools.partition(|tool| redactor.is_leaked_by(tool));
         skipped.extend(leaking.iter().map(|tool| skip_leaking_tool(tool, &redactor)));
         let about = about.map(|about| redactor.redact(&about).into_owned());
-        let failed_lists = failed_lists(&feature_lists, discovery.timeout, &redactor);
+        let failed_lists = failed_lists(&feature_lists, discovery.timeout.min(FEATURES_TIMEOUT), &redactor);
         for failed in &failed_lists {
             tracing::warn!(server_name = %self.source.id, reason = failed.reason, "`{}` failed", failed.name);
         }
