@@ -31,7 +31,7 @@ use crate::search::embeddings::LazyModel;
 pub(crate) use essential::Importance;
 pub use segment::{CallSpec, Segment, SegmentEntry};
 pub use tool_ref::{ToolRef, ToolStatus};
-use toolcrib_core::features::FeatureList;
+use toolcrib_core::features::RecordedFeatures;
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::inventory::{SourceState, ToolState};
 use toolcrib_core::policy::{DEFAULT_ESSENTIAL_PATTERNS, Rule, Rules, Verdict};
@@ -77,7 +77,7 @@ pub struct CatalogSource {
     pub state: Arc<SourceState>,
     pub options: SourceOptions,
     /// Prompts, resources and instructions of an MCP server. They are no part of the digests, which are about tools.
-    pub features: Option<Arc<FeatureList>>,
+    pub features: Option<Arc<RecordedFeatures>>,
     /// Digest of everything that affects the tool lists of this source; part of [`Catalog::hash`].
     digest: Fingerprint,
     /// The options among that, as text.
@@ -153,7 +153,7 @@ impl SourceOptions {
     }
 
     /// Whether any rule or default denies or hides a tool.
-    fn leaves_out_tools(&self) -> bool {
+    pub fn leaves_out_tools(&self) -> bool {
         let rules = self.rules.lists().flatten().map(|rule| rule.verdict);
         rules.chain(self.verdicts.values().copied()).any(|verdict| verdict >= Verdict::Deny)
     }
@@ -198,7 +198,7 @@ impl CatalogSource {
 
     /// Adds the prompts, resources and instructions of the source.
     #[must_use]
-    pub fn with_features(self, features: Option<Arc<FeatureList>>) -> CatalogSource {
+    pub fn with_features(self, features: Option<Arc<RecordedFeatures>>) -> CatalogSource {
         CatalogSource { features, ..self }
     }
 
@@ -297,7 +297,8 @@ impl Catalog {
         let mut text = String::new();
         for source in self.sources() {
             if let Some(features) = &source.features {
-                text.push_str(&format!("{} {}\n", features.source, features.fingerprint));
+                let summary = &features.summary;
+                text.push_str(&format!("{} {}\n", summary.source, summary.fingerprint));
             }
         }
         Fingerprint::digest(text)

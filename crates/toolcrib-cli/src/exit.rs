@@ -13,6 +13,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use serde_json::json;
+use toolcrib::core::json::to_exact_string;
 use toolcrib::{Code, Error};
 
 use crate::discovery_wait::InterruptibleWait;
@@ -45,7 +46,7 @@ pub(crate) fn exit_code(outcome: CommandOutcome) -> ExitCode {
 pub(crate) fn report_error(error: &Error, json: bool) -> ExitCode {
     if json {
         // A failed write changes nothing: the process ends with the code of the original error.
-        let _ = output::print_line(&error.envelope().to_string());
+        let _ = output::print_line(&to_exact_string(&error.envelope()).unwrap_or_default());
     }
     output::print_stderr_line(&format!("error: {}", error.message));
     if let Some(cause) = error.cause_chain() {

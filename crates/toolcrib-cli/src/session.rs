@@ -34,6 +34,9 @@ use crate::output;
 /// its input is killed after 2.5 s, so three seconds suffice for an orderly end of all of them.
 const SOURCES_CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 
+/// Time since the tools of a source are known for its prompts and resources, when a command has done its work.
+const PENDING_LISTS_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// A registry opened for one command, with the configuration and options it was opened with.
 ///
 /// More than twenty methods, most of a few lines, which every command needs.
@@ -183,8 +186,10 @@ impl CliSession {
         result
     }
 
-    /// Closes the registry and waits until its sources have ended.
+    /// Closes the registry and waits until its sources have ended. Prompts and resources that follow the tools of a
+    /// discovery get a moment; those of a slower server are read by the next `refresh`, `serve` or `mcp`.
     pub(crate) async fn close(self) {
+        self.registry.refresher().wait_for_pending_lists(PENDING_LISTS_TIMEOUT).await;
         self.registry.close().await;
     }
 

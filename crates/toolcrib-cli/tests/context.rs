@@ -88,6 +88,13 @@ fn lines_are_a_tool_each_without_those_that_agents_may_not_call() {
     let rules = "cwd: ., tools: { put: deny, either: hide } }";
     project.write("toolcrib.yaml", &config.replace("cwd: . }", rules));
     assert_eq!(lines(&project), "hub__search_issues — Finds issues\n");
+    let listed = project.json(0, &["tools"]);
+    assert_eq!(field_values(&listed["tools"], "policy"), ["hide", "deny", "allow"], "people see all of them");
+    let table = project.run(&["tools"]).assert_code(0).stdout.clone();
+    assert!(table.contains("hide") && table.contains("deny"), "{table}");
+    assert_eq!(project.json(0, &["describe", "either"])["policy"], "hide");
+    assert_eq!(project.json(0, &["sources"])["sources"][0]["tool_count"], 3);
+    project.run(&["call", "either"]).assert_code(1).assert_stderr("no tool named `either`");
 }
 
 #[test]

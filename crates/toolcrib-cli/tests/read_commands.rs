@@ -1,146 +1,13 @@
-//! Commands that read, and the demo: the real binary with scripted servers.
+//! Commands that read lists, history and statistics, and the demo: the real binary with scripted servers.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
-use toolcrib_testkit::programs;
 
 use crate::support::test_project::{TestProject, field_values};
 
-const ODD_TOOLS: &str = r##"[
-    {"name": "odd.tool", "title": "An \u001b[31modd\u001b[0m one", "description": "Does odd\u200b things.",
-     "inputSchema": {"type": "object", "required": ["to"], "properties": {
-        "to": {"$ref": "#/$defs/place"},
-        "n": {"type": ["integer", "null"], "default": 3, "minimum": 1, "description": "How\u202e many"},
-        "kind": {"enum": ["a", "b"]},
-        "again": {"$ref": "#"}
-     }, "$defs": {"place": {"type": "object", "required": ["city"], "properties": {"city": {"type": "string"}}}}},
-     "annotations": {"readOnlyHint": true, "destructiveHint": "no"}, "vendor": {"big": 123456789012345678901234567890}},
-    {"name": "bare"},
-    {"name": "bad", "inputSchema": true},
-    {"name": "calculate", "inputSchema": {"type": "object"}},
-    {"name": "forms", "description": "x", "inputSchema": {"type": "object", "oneOf": [{"required": ["a"]}]}}
-]"##;
-
 fn tool(name: &str, description: &str) -> Value {
     json!({"name": name, "description": description, "inputSchema": {"type": "object"}})
-}
-
-#[test]
-fn describe_shows_a_source_with_its_instructions() {
-    let project = TestProject::new("git: { command: SERVER, args: [--features-file, features.json], cwd: . }");
-    let features = json!({
-        "prompts": [{"name": "review"}, {"name": "bad\u{200b}"}],
-        "resources": [{"uri": "note://one", "name": "one"}],
-        "instructions": "Pull\u{200b} before\nyou push.",
-    });
-    project.write("features.json", &features.to_string());
-    let output = project.run(&["describe", "git"]).assert_code(0).stdout.clone();
-    let (head, rest) = output.split_once("  status ").unwrap();
-    assert!(head.starts_with("git\n  kind       mcp, stdio\n  location   "), "{head}");
-    let expected = "
-  tools      3
-  prompts    1
-  resources  1 and 0 templates
-
-  Instructions
-    Pull before
-    you push.
-
-  Skipped
-    prompt bad: its `name` has hidden or invalid characters
-
-  `toolcrib tools --source git` lists its tools
-";
-    assert_eq!(rest.split_once('\n').unwrap().1, &expected[1..]);
-    let source = project.json(0, &["describe", "git"]);
-    assert_eq!((&source["id"], &source["instructions"]), (&json!("git"), &json!("Pull before\nyou push.")));
-    let sources = project.json(0, &["sources"]);
-    let counts =
-        ["prompt_count", "resource_count", "resource_template_count"].map(|key| sources["sources"][0][key].clone());
-    assert_eq!(counts, [json!(1), json!(1), json!(0)]);
-    let both = project.json(1, &["describe", "git", "echo", "nothing"]);
-    assert_eq!((&both["sources"][0]["id"], &both["tools"][0]["name"]), (&json!("git"), &json!("git__echo")));
-    project
-        .run(&["history"])
-        .assert_code(0)
-        .assert_stdout("1 prompt added to `git`: review; 1 resource added: note://one");
-    project.run(&["verify"]).assert_code(0);
-}
-
-#[test]
-fn describe_renders_unusual_schemas() {
-    let project = TestProject::new("odd: { command: SERVER, args: [--tools-file, odd.json], cwd: . }");
-    project.write("odd.json", ODD_TOOLS);
-    let output = project.run(&["describe", "odd.tool"]);
-    let expected = "\
-odd__odd_tool — An odd one
-  source    odd (mcp), which calls it `odd.tool`
-  policy    allow, active
-  hints     read-only
-
-  Does odd things.
-
-  Arguments
-    to*      object
-      city*  string
-    n        integer or null   How many [at least 1] [default 3]
-    kind     string            [one of a, b]
-    again    object, as above
-    * required
-
-  note: hidden and control characters were removed from its text
-  note: `--full` has the text as the source gave it
-";
-    assert_eq!(output.assert_code(0).stdout, expected);
-    project
-        .run(&["describe", "odd/bare"])
-        .assert_code(0)
-        .assert_stdout("not known")
-        .assert_stdout("the source provides no input schema");
-    project.run(&["describe", "odd:forms"]).assert_code(0).assert_stdout("one of several forms");
-    let full = project.run(&["describe", "odd__odd_tool", "--full"]);
-    full.assert_code(0)
-        .assert_stdout("As the source gave it")
-        .assert_stdout(r#""big": 123456789012345678901234567890"#);
-    full.assert_stdout(r#""title": "An \u001b[31modd\u001b[0m one""#).assert_stdout("Output schema\n    none");
-    assert!(!full.stdout.contains('\u{1b}'));
-    assert_eq!(project.json(0, &["describe", "bare", "--full"])["definition"], json!({"name": "bare"}));
-}
-
-#[test]
-fn describe_counts_omitted_arguments() {
-    let project = TestProject::new("wide: { command: SERVER, args: [--tools-file, wide.json], cwd: . }");
-    let properties: serde_json::Map<_, _> = (0..510).map(|index| (format!("p{index}"), json!({}))).collect();
-    let schema = json!({"type": "object", "properties": properties, "required": ["p509"]});
-    project.write("wide.json", &json!([{"name": "t", "inputSchema": schema}]).to_string());
-    let output = project.run(&["describe", "wide__t"]);
-    output
-        .assert_code(0)
-        .assert_stdout("  Arguments\n    p509*         any\n")
-        .assert_stdout("    … (+10 more)\n    * required\n");
-}
-
-#[test]
-fn describe_reports_unknown_names_beside_the_tools() {
-    let project = TestProject::new(
-        "one: { command: SERVER }\ntwo: { command: SERVER, args: [--tools, '1'] }\noff: { command: SERVER, enabled: false }",
-    );
-    project.run(&["refresh"]).assert_code(0);
-    let output = project.run(&["describe", "one__add", "one__ecko", "echo", "off__x", "two/echo"]);
-    output.assert_code(1).assert_stdout("one__add\n").assert_stdout("two__echo\n");
-    output.assert_stderr("error: no tool named `one__ecko`; did you mean `one__echo`");
-    output.assert_stderr("error: `echo` is offered by several sources: one__echo, two__echo");
-    output.assert_stderr("error: the source `off` is disabled");
-    let several = project.json(1, &["describe", "one__add", "one__ecko"]);
-    assert_eq!(field_values(&several["tools"], "name"), ["one__add"]);
-    assert_eq!(field_values(&several["errors"], "name"), ["one__ecko"]);
-    assert_eq!(several["errors"][0]["code"], "TOOL_NOT_IMPLEMENTED");
-    let alone = project.json(1, &["describe", "one__ecko"]);
-    assert_eq!(alone["error"]["details"]["near"][0], "one__echo");
-    project.run(&["describe"]).assert_code(2);
 }
 
 #[test]
@@ -166,56 +33,6 @@ fn a_large_result_is_printed_completely() {
     let keys: Vec<&String> = result.as_object().unwrap().keys().collect();
     assert_eq!(keys, ["content", "structured", "is_error", "elapsed_ms", "source"]);
     assert_eq!(result["content"], serde_json::json!([{"type": "text", "text": "x".repeat(5000)}]));
-}
-
-#[test]
-fn a_described_tool_contains_its_list_entry() {
-    let project =
-        TestProject::new("one: { command: SERVER, tags: [x], tools: { fail: ask } }\ncore: { builtin: calculate }");
-    project.run(&["call", "one__echo", "text=hi"]).assert_code(0);
-    project.run(&["call", "one__fail", "--yes"]).assert_code(1);
-    let list = project.json(0, &["tools"]);
-    for entry in list["tools"].as_array().unwrap() {
-        let name = entry["name"].as_str().unwrap();
-        let one = project.json(0, &["describe", name]);
-        for (key, value) in entry.as_object().unwrap() {
-            assert_eq!(one[key], *value, "{name} {key}");
-        }
-        let mode = if entry["kind"] == "builtin" { "builtin" } else { "mcp_call" };
-        let execution = json!({"mode": mode, "method": null, "path": null, "url_template": null, "security": []});
-        assert_eq!((&one["execution"], &one["output_schema"]), (&execution, &Value::Null), "{name}");
-    }
-    let failed = project.json(0, &["describe", "fail"]);
-    assert_eq!((&failed["calls"], &failed["errors"], &failed["policy"]), (&json!(1), &json!(1), &json!("ask")));
-    assert_eq!(failed["last_error"]["message"], "it failed");
-    assert!(failed["last_called"].as_str().unwrap().ends_with('Z'));
-    assert_eq!(project.json(0, &["describe", "add"])["calls"], 0);
-    project
-        .run(&["describe", "fail"])
-        .assert_code(0)
-        .assert_stdout("1, 1 failed, the last")
-        .assert_stdout("last error: it failed");
-    for format in ["mcp", "anthropic", "openai"] {
-        let all: Value = serde_json::from_str(&project.run(&["tools", "--format", format]).stdout).unwrap();
-        let one = project.run(&["describe", "one__add", "--format", format]);
-        let one: Value = serde_json::from_str(&one.assert_code(0).stdout).unwrap();
-        assert!(all.as_array().unwrap().contains(&one[0]), "{format}: {one}");
-    }
-}
-
-#[test]
-fn describe_starts_only_the_source_of_the_tool() {
-    let project = TestProject::new(
-        "one: { command: SERVER, args: [--count-file, one.log], cwd: . }\ntwo: { command: SERVER, args: [--count-file, two.log], cwd: . }",
-    );
-    project.run(&["describe", "one__add", "--cached"]).assert_code(1).assert_stderr("the tools of `one` are unknown");
-    assert!(!project.path("project/one.log").exists());
-    project.run(&["describe", "one__add"]).assert_code(0);
-    for command in ["stats", "history", "verify", "doctor"] {
-        project.run(&[command]).assert_code(0);
-    }
-    assert_eq!(fs::read_to_string(project.path("project/one.log")).unwrap().lines().count(), 1);
-    assert!(!project.path("project/two.log").exists());
 }
 
 #[test]
@@ -328,162 +145,6 @@ fn history_lists_discoveries_newest_first() {
 }
 
 #[test]
-fn verify_finds_tampering() {
-    for (sql, fault) in [
-        ("DELETE FROM manifests", "the manifest of `one` is missing"),
-        ("UPDATE manifests SET idx = substr(idx, 1, 40)", "the manifest of `one` is missing"),
-        (
-            "UPDATE manifests SET body = replace(body, 'Adds', 'Subs')",
-            "`one`: the stored tool `add` does not match its fingerprint",
-        ),
-        (
-            "UPDATE journal SET body = replace(body, '\"add\",', '') WHERE seq = 2",
-            "record 2 cannot be read: its checksum does not match",
-        ),
-        ("UPDATE journal SET body = '{' WHERE seq = 2", "record 2 cannot be read"),
-        ("UPDATE journal SET seq = 5 WHERE seq = 2", "records 2 to 4 are missing"),
-        ("DELETE FROM definitions", "the definition of `one` is missing"),
-    ] {
-        let project = TestProject::new("one: { command: SERVER }");
-        project.run(&["tools"]).assert_code(0);
-        project.run(&["verify"]).assert_code(0).assert_stdout("the catalogue matches a replay of it");
-        let whole = project.json(0, &["verify"]);
-        assert_eq!(whole, json!({"records": 2, "manifests": 1, "feature_lists": 0, "unknown_events": 0, "faults": []}));
-        if project.execute_sql(sql).is_none() {
-            return programs::skip("verify_finds_tampering", "there is no python3");
-        }
-        let faults = project.json(1, &["verify"])["faults"].to_string();
-        assert!(faults.contains(fault), "{sql}: {faults}");
-        project.run(&["verify"]).assert_code(1).assert_stdout(fault);
-        let checks = project.json(1, &["doctor"])["checks"].clone();
-        let store = checks.as_array().unwrap().iter().find(|check| check["name"] == "store").unwrap();
-        assert_eq!(store["status"], "fail", "{sql}: {checks}");
-    }
-}
-
-#[test]
-fn doctor_reports_problems_with_advice() {
-    let project = TestProject::new(
-        r#"odd: { command: SERVER, args: [--tools-file, odd.json], cwd: . }
-        core: { builtin: all }
-        off: { command: nothing, enabled: false }
-        gone: { command: uvx-of-nobody }
-        npx: { command: npx, env: { PATH: /nowhere } }
-        dies: { command: SERVER, args: [--exit, "3"] }
-        token: { url: "http://127.0.0.1:9/mcp", headers: { Authorization: "Bearer ${env:NO_SUCH_TOKEN}" } }
-        far: { url: "http://127.0.0.1:9/mcp" }
-        cwd: { command: SERVER, cwd: ./nowhere }
-        wrong: { comand: x }
-        new: { command: SERVER }"#,
-    );
-    project.write("odd.json", ODD_TOOLS);
-    project.run(&["refresh", "odd", "dies", "far"]).assert_code(1);
-    let checks = project.json(1, &["doctor"])["checks"].clone();
-    let check = |name: &str, status: &str, message: &str, fix: &str| {
-        let fits = |check: &&Value| {
-            let text = |key: &str| check[key].as_str().unwrap_or_default().to_owned();
-            check["name"] == name
-                && check["status"] == status
-                && text("message").contains(message)
-                && text("fix").contains(fix)
-        };
-        assert!(checks.as_array().unwrap().iter().any(|check| fits(&check)), "{name} {status}: {message}\n{checks:#}");
-    };
-    check("config", "ok", "toolcrib.yaml` is loaded; 11 sources declared", "");
-    check("data", "ok", "", "");
-    check("store", "ok", "none damaged", "");
-    check("guard", "ok", "", "");
-    check("source odd", "ok", "3 tools, health ok", "");
-    check("tools of odd", "warn", "`bad` is skipped: its input schema is not a JSON object", "");
-    check("tools of odd", "warn", "built-in tools have these names: `calculate`", "on_conflict: keep");
-    check("source core", "ok", "7 tools", "");
-    check("source off", "ok", "disabled", "toolcrib enable off");
-    check("source gone", "fail", "`uvx-of-nobody` is not found", "install it, or give its full path");
-    check("source npx", "fail", "`npx` is not found", "https://nodejs.org");
-    check("source dies", "fail", "exited while connecting", "toolcrib logs dies");
-    check("source token", "fail", "NO_SUCH_TOKEN", "export NO_SUCH_TOKEN=");
-    check("source far", "fail", "no connection", "toolcrib refresh far");
-    check("source cwd", "fail", "is not a directory", "correct `cwd`");
-    check("source wrong", "fail", "did you mean `command`?", "correct the declaration");
-    check("source new", "warn", "never discovered", "toolcrib refresh new");
-    let output = project.run(&["doctor"]);
-    output
-        .assert_code(1)
-        .assert_stdout("FAIL  source npx")
-        .assert_stdout("-> install Node.js")
-        .assert_stdout("7 problems, 3 warnings");
-}
-
-#[test]
-fn doctor_reports_no_problem_on_a_healthy_setup() {
-    let project = TestProject::new("one: { command: SERVER, args: [--count-file, starts.log], cwd: . }");
-    project.run(&["doctor"]).assert_code(0).assert_stdout("no problems; 1 warning");
-    let probed = project.run(&["doctor", "--probe"]);
-    probed
-        .assert_code(0)
-        .assert_stdout("no problems found")
-        .assert_stdout("3 tools, health ok, checked")
-        .assert_stdout("answered in");
-    assert_eq!(fs::read_to_string(project.path("project/starts.log")).unwrap().lines().count(), 1);
-    project.run(&["doctor"]).assert_code(0).assert_stdout("no problems found");
-    project.configure("one: { command: SERVER, args: [--exit, '1'] }");
-    project
-        .run(&["doctor", "--probe"])
-        .assert_code(1)
-        .assert_stdout("the 3 tools it had")
-        .assert_stdout("are still listed");
-    project
-        .run_with(&["--config", "toolcrib.yaml", "doctor"], &[("TOOLCRIB_SOURCE_ONY_TOKEN", "x")])
-        .assert_stdout("warn  environment")
-        .assert_stdout("did you mean `one`?");
-    assert_eq!(project.leftover_processes(), Vec::<String>::new());
-}
-
-#[test]
-fn doctor_explains_how_to_set_a_missing_token() {
-    let mut server = Command::new(programs::scripted_http_server());
-    let mut server = server.args(["--require-bearer", "open sesame"]).stdout(Stdio::piped()).spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let project =
-        TestProject::new(&format!("docs: {{ url: \"{}\" }}", line.trim().trim_start_matches("listening on ")));
-    let refused = project.run(&["doctor", "--probe"]);
-    let arguments = ["--config", "toolcrib.yaml", "doctor", "--probe"];
-    let admitted = project.run_with(&arguments, &[("TOOLCRIB_SOURCE_DOCS_TOKEN", "open sesame")]);
-    server.kill().and_then(|()| server.wait()).unwrap();
-    refused
-        .assert_code(1)
-        .assert_stdout("HTTP 401")
-        .assert_stdout("or set a token")
-        .assert_stdout("TOOLCRIB_SOURCE_DOCS_TOKEN");
-    admitted.assert_code(0).assert_stdout("3 tools, health ok").assert_stdout("no problems found");
-    assert!(!admitted.stdout.contains("sesame"));
-}
-
-#[test]
-fn doctor_works_with_broken_configuration_and_store() {
-    let project = TestProject::new("one: { command: SERVER }");
-    let untrusted = project.run_with(&["doctor"], &[]);
-    untrusted
-        .assert_code(1)
-        .assert_stdout("FAIL  trust")
-        .assert_stdout("toolcrib trust")
-        .assert_stdout("not contacted, because its file is not trusted");
-    project.run(&["tools"]).assert_code(0);
-    fs::write(project.database(), "this is no database, whatever its name says").unwrap();
-    project.run(&["doctor"]).assert_code(1).assert_stdout("FAIL  store").assert_stdout("ok    guard");
-    project.write("toolcrib.yaml", "sources: [\nsurces: {}");
-    project
-        .run(&["doctor"])
-        .assert_code(1)
-        .assert_stdout("FAIL  config")
-        .assert_stdout("toolcrib.yaml")
-        .assert_stdout("ok    guard");
-    let checks = project.json(1, &["doctor"])["checks"].clone();
-    assert_eq!(checks[0]["status"], "fail");
-}
-
-#[test]
 fn the_demo_runs_every_step_and_leaves_nothing_behind() {
     // The demo ignores invalid configuration files and environment variables.
     let project = TestProject::new("one: { comand: x }");
@@ -573,8 +234,9 @@ fn lists_are_filtered_and_ordered_and_removed_tools_are_described() {
     let mut tools = vec![tool("pull", "Pulls"), long, tool("drop", "Drops"), tool("secret", "Hidden"), app_only];
     project.write("git.json", &json!(tools).to_string());
     let list = project.json(0, &["tools"]);
-    assert_eq!(field_values(&list["tools"], "name"), ["calculate", "git__drop", "git__pull", "git__push", "git__view"]);
-    assert_eq!(list["tools"][1]["policy"], "deny");
+    let all = ["calculate", "git__drop", "git__pull", "git__push", "git__secret", "git__view"];
+    assert_eq!(field_values(&list["tools"], "name"), all);
+    assert_eq!((&list["tools"][1]["policy"], &list["tools"][4]["policy"]), (&json!("deny"), &json!("hide")));
     for tool in list["tools"].as_array().unwrap() {
         assert!(tool["tokens"].as_u64() > Some(0), "{tool}");
     }
@@ -595,7 +257,7 @@ fn lists_are_filtered_and_ordered_and_removed_tools_are_described() {
     assert_eq!(list["tools"][0]["name"], "git__pull");
     project.run(&["tools", "--order", "size"]).assert_code(2).assert_stderr("possible values: name, tokens, calls");
     project.run(&["tools", "--kind", "rest"]).assert_code(2).assert_stderr("builtin, mcp, openapi, workflow");
-    project.run(&["tools"]).assert_code(0).assert_stdout("git__drop  deny");
+    project.run(&["tools"]).assert_code(0).assert_stdout("git__drop    deny");
     // Neither denied tools nor those for MCP Apps are for models; MCP clients get the latter for their apps.
     let provider = project.run(&["tools", "--format", "openai"]).stdout;
     assert!(provider.contains("git__pull") && !provider.contains("git__drop") && !provider.contains("git__view"));
@@ -608,7 +270,7 @@ fn lists_are_filtered_and_ordered_and_removed_tools_are_described() {
     let summary = project.run(&["context"]).stdout;
     assert!(summary.contains("pull") && !summary.contains("drop") && !summary.contains(" view"), "{summary}");
     let sources = project.json(0, &["sources", "--tools"]);
-    assert_eq!(sources["sources"][1]["tools"], json!(["git__drop", "git__pull", "git__push", "git__view"]));
+    assert_eq!(sources["sources"][1]["tools"], json!(all[1..]));
     assert_eq!(project.json(0, &["sources"])["sources"][1].get("tools"), None);
     assert_eq!(project.json(1, &["call", "git__drop"])["error"]["code"], "FORBIDDEN");
 

@@ -1,8 +1,14 @@
 //! `search` and `eval`, through the real binary.
 
-use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Write};
+use std::process::Stdio;
 
+use serde_json::{Value, json};
+use toolcrib_testkit::programs;
+
+use crate::support::http::request;
 use crate::support::test_project::{TestProject, field_values};
+use crate::support::test_server::TestWorkspace;
 
 const MAIL_TOOLS: &str = r#"[
     {"name": "send_email", "description": "Send an email to one or more people. It is sent at once.",
@@ -108,15 +114,22 @@ fn eval_measures_a_labelled_set_without_store_or_configuration() {
     project.run_with(&[&eval[..], &["-k", "0"]].concat(), &[]).assert_code(2);
 }
 
-/// Writes a static embedding of six words, in which `umbrella` and `rain` are similar and `post` is not.
+/// Writes a static embedding to the directory `model` of a project.
 fn write_model(project: &TestProject) {
+    for (name, bytes) in model_files() {
+        project.write(&format!("model/{name}"), &bytes);
+    }
+}
+
+/// Files of a static embedding of six words, in which `umbrella` and `rain` are similar and `post` is not.
+fn model_files() -> [(&'static str, Vec<u8>); 2] {
     let vocabulary = json!({"[UNK]": 0, "umbrella": 1, "rain": 2, "post": 3, "deliver": 4, "send": 5});
     let values: [f32; 12] = [0.0, 0.0, 1.0, 0.0, 1.0, 0.1, 0.0, 1.0, 0.1, 1.0, 0.1, 1.0];
     let tensor = json!({"dtype": "F32", "shape": [6, 2], "data_offsets": [0, 48]});
     let header = json!({ "embeddings": tensor }).to_string();
     let bytes = [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &values.map(f32::to_le_bytes).concat()];
-    project.write("model/model.safetensors", &bytes.concat());
-    project.write("model/tokenizer.json", &json!({"model": {"type": "WordPiece", "vocab": vocabulary}}).to_string());
+    let tokenizer = json!({"model": {"type": "WordPiece", "vocab": vocabulary}}).to_string();
+    [("model.safetensors", bytes.concat()), ("tokenizer.json", tokenizer.into_bytes())]
 }
 
 #[test]
@@ -151,12 +164,17 @@ fn semantic_search_reports_an_invalid_model() {
     search("error: cannot read `model/model.safetensors`: ");
     write_model(&project);
     project.write("model/tokenizer.json", "{}");
-    search("error: `model`: parse the tokenizer of the embedding model");
+    search("error: `model`: the embedding model cannot be used: `tokenizer.json` is malformed: missing field `model`");
     project.write("model/tokenizer.json", r#"{"model":{"type":"WordLevel","vocab":{}}}"#);
     search("error: `model`: the embedding model cannot be used: its tokenizer is `WordLevel`; ");
     project.write("model/tokenizer.json", r#"{"model":{"vocab":{"rain":0}}}"#);
     project.write("model/model.safetensors", "damaged");
     search("error: `model`: the embedding model cannot be used: `model.safetensors` is truncated");
+    project.write("model/model.safetensors", "\u{2}\0\0\0\0\0\0\0{x");
+    search("error: `model`: the embedding model cannot be used: the header of `model.safetensors` is malformed: ");
+    std::fs::remove_file(project.path("project/model/model.safetensors")).unwrap();
+    std::fs::create_dir(project.path("project/model/model.safetensors")).unwrap();
+    search("error: cannot read `model/model.safetensors`: it is not a file");
     assert!(!project.path("home/data").exists(), "nothing else is done");
 }
 
@@ -178,6 +196,48 @@ fn a_model_of_the_configuration_is_used_and_a_broken_one_is_not() {
     assert!(shown["search"]["model"]["value"].as_str().unwrap().ends_with("/model"), "{shown}");
     project.write("toolcrib.yaml", &format!("{config}search: {{ modle: x }}\n"));
     project.run(&["search", "deliver"]).assert_code(2).assert_stderr("did you mean `model`?");
+}
+
+#[test]
+fn serve_and_mcp_use_the_model_of_the_configuration() {
+    let workspace = TestWorkspace::new(&json!({}), &json!({}));
+    let others = (0..20).map(|number| json!({"name": format!("post{number}"), "description": "Deliver post"}));
+    let tools: Vec<Value> = others.chain([json!({"name": "tomorrow", "description": "Rain"})]).collect();
+    std::fs::write(workspace.path("sky.json"), json!(tools).to_string()).unwrap();
+    std::fs::create_dir(workspace.path("model")).unwrap();
+    for (name, bytes) in model_files() {
+        std::fs::write(workspace.path("model").join(name), bytes).unwrap();
+    }
+    let source = json!({"command": programs::scripted_server(), "args": ["--tools-file", workspace.path("sky.json")]});
+    let config = json!({"sources": {"sky": source}, "expose": {"mode": "search"}, "search": {"model": "./model"}});
+    std::fs::write(workspace.path("toolcrib.json"), config.to_string()).unwrap();
+    workspace.discover();
+
+    let server = workspace.serve();
+    let found = request(&server.url, "GET", "/api/search?q=parasol+umbrella&limit=1", "", "").json();
+    assert_eq!(field_values(&found["hits"], "name"), ["sky__tomorrow"], "{found}");
+    drop(server);
+
+    let mut child = workspace
+        .toolcrib(&["mcp"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let search = json!({"name": "search_tools", "arguments": {"query": "parasol umbrella"}});
+    for (id, method, params) in
+        [(1, "initialize", json!({"protocolVersion": "2025-11-25", "capabilities": {}})), (2, "tools/call", search)]
+    {
+        writeln!(input, "{}", json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})).unwrap();
+    }
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let mut messages = lines.map(|line| serde_json::from_str::<Value>(&line).unwrap());
+    let response = messages.find(|message| message["id"] == 2).unwrap();
+    drop(input);
+    assert!(response["result"].to_string().contains("sky__tomorrow"), "{response}");
+    assert!(child.wait().unwrap().success());
 }
 
 #[test]

@@ -91,7 +91,7 @@ impl<'a> ConfigReader<'a> {
 
     /// Parses a value that is a reference, such as `${env:TTL}`. `None` for any other value. `Some(None)` reports why it
     /// cannot be used: without its value, which may be a secret that was named by mistake.
-    fn read_reference<T>(
+    pub(super) fn read_reference<T>(
         &mut self,
         node: &ConfigNode,
         path: &str,

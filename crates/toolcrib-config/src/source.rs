@@ -239,11 +239,16 @@ fn read_builtin(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> Option<
     let roots =
         reader.read_list(section, "roots").iter().map(|root| path::to_absolute(reader.base_dir, root)).collect();
     let allow_private = reader.read_bool(section, "allow_private").unwrap_or(false);
+    let key = join_key(&section.path, "builtin");
+    let all = |text: &str| (text == "all").then(|| vec!["all".to_owned()]);
+    if let Some(tools) = reader.read_reference(node, &key, "`all`", all) {
+        return Some(BuiltinSource { tools: tools?, roots, allow_private });
+    }
     let tools = match &node.value {
         NodeValue::Text(text) if text == "all" => vec!["all".to_owned()],
         NodeValue::List(_) => reader.read_resolved_list(section, "builtin"),
         NodeValue::Null | NodeValue::Bool(..) | NodeValue::Number(_) | NodeValue::Text(_) | NodeValue::Map(_) => {
-            reader.type_error("`all` or a list of names", node, &join_key(&section.path, "builtin"));
+            reader.type_error("`all` or a list of names", node, &key);
             return None;
         }
     };

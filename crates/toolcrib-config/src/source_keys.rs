@@ -69,8 +69,9 @@ pub(super) fn source_to_keys(source: &Source, secrets: Secrets) -> Map<String, V
         }
     }
     insert_settings(&mut keys, &source.settings);
+    // Times, switches and titles are no secrets, and neither are the default values in their references.
     for (key, reference) in &source.settings.references {
-        keys.insert(key.clone(), json!(plain_text(reference, secrets)));
+        keys.insert(key.clone(), json!(reference));
     }
     keys
 }

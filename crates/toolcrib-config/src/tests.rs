@@ -418,6 +418,7 @@ fn references_are_resolved_in_every_scalar() {
     let config = read(
         "sources:\n  a: { command: x, args: [\"${env:ON}\"], enabled: \"${env:ON}\", idle: \"${env:TIME}\", tags: [\"t${env:COUNT}\"], tools: { \"*\": \"${env:V:-ask}\" } }\n\
          \u{20} b: { openapi: ./x.yaml, allow_private: \"${env:ON}\", include: [\"${env:G:-a*}\"] }\n\
+         \u{20} c: { builtin: \"${env:B:-all}\" }\n\
          defaults: { ttl: \"${env:TIME}\", result_limit: \"${env:COUNT}KiB\", lifecycle: \"${env:WORD}\" }\n\
          expose: { full_below_tokens: \"${env:COUNT}\", prefix: \"${env:OFF:-false}\", mode: \"${env:M:-full}\" }\n",
     )
@@ -432,7 +433,7 @@ fn references_are_resolved_in_every_scalar() {
         (17, false, ExposeMode::Full)
     );
     let sources: Vec<&Source> = config.valid_sources().collect();
-    let [a, b] = sources.as_slice() else { panic!("{:?}", config.sources) };
+    let [a, b, c] = sources.as_slice() else { panic!("{:?}", config.sources) };
     // Settings of a source stay references in its definition; each process resolves them.
     assert_eq!((a.settings.enabled, a.settings.idle), (None, None));
     assert_eq!(a.settings.references, string_map(&[("enabled", "${env:ON}"), ("idle", "${env:TIME}")]));
@@ -441,6 +442,7 @@ fn references_are_resolved_in_every_scalar() {
     assert_eq!((&a.settings.tags, a.settings.tools.is_empty()), (&strings(&["t17"]), false));
     assert!(matches!(&a.kind, SourceKind::Stdio(stdio) if stdio.args == ["${env:ON}"]), "texts are resolved at use");
     assert!(matches!(&b.kind, SourceKind::OpenApi(api) if api.allow_private && api.include == ["a*"]));
+    assert!(matches!(&c.kind, SourceKind::Builtin(builtin) if builtin.tools == ["all"]));
     let exported = export_json(&[a], Secrets::Masked);
     assert_eq!(exported["sources"]["a"]["enabled"], "${env:ON}");
 

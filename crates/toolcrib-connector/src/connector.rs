@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::stream::BoxStream;
 use serde_json::value::RawValue;
 use toolcrib_core::features::OfferedFeatures;
 use toolcrib_core::manifest::SkippedTool;
@@ -91,8 +92,9 @@ pub struct Discovered {
     pub about: Option<String>,
     /// Prompts, resources and instructions of an MCP server; `None` where the discovery tells nothing about them.
     pub features: Option<OfferedFeatures>,
-    /// Lists of those that could not be read, by method, with the reason.
-    pub failed_lists: Vec<SkippedTool>,
+    /// Prompts and resources of an MCP server that are still being read; `None` if `features` has them, or if the
+    /// discovery tells nothing about them.
+    pub pending_features: Option<PendingFeatures>,
     /// Servers that the document sends requests to. Empty for sources without a document, and where the configuration
     /// names the server itself.
     pub servers: BTreeSet<String>,
@@ -101,6 +103,33 @@ pub struct Discovered {
     /// Set when the documents are unchanged since `known_versions`. `tools` is empty and the stored manifest stays
     /// current.
     pub unchanged: bool,
+}
+
+/// Prompts and resources of an MCP server that are being read. Tools do not wait for them. Each item of the stream
+/// replaces the one before; the last one is complete. The stream ends within the timeout of the discovery; when the
+/// connector closes, it ends without a complete item. Dropping the stream cancels the requests and closes a connection
+/// that was opened for them.
+pub struct PendingFeatures(pub BoxStream<'static, FeatureReading>);
+
+impl fmt::Debug for PendingFeatures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("PendingFeatures").finish_non_exhaustive()
+    }
+}
+
+/// Prompts and resources as far as they were read.
+#[derive(Debug, Default)]
+pub struct FeatureReading {
+    /// The lists; one that was not read leaves the known one in place.
+    pub offered: OfferedFeatures,
+    /// Lists that could not be read, by method, with the reason.
+    pub failed_lists: Vec<SkippedTool>,
+    /// Smallest time to live of the lists that declare one.
+    pub ttl_ms: Option<u64>,
+    /// The source declares one of its lists private.
+    pub private: bool,
+    /// Whether every list was read or failed.
+    pub is_complete: bool,
 }
 
 /// One call of one tool.

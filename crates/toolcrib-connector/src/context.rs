@@ -49,6 +49,9 @@ pub struct CallContext {
     pub hold_binaries: bool,
     /// Protocol era of an MCP source that serves the caller best.
     pub era: EraPreference,
+    /// Extensions that the client declared in its handshake, a JSON object. An MCP source up to 2025-11-25 sees them if
+    /// its connection serves this client alone; a later one sees those of each request, see [`InputRelay`].
+    pub extensions: Option<Arc<RawValue>>,
     /// Receives the parameters of each progress notification.
     pub on_progress: Option<ProgressListener>,
     /// Receives log messages and other notifications that the source sends during the call.

@@ -27,7 +27,8 @@ pub mod trace;
 pub mod builtin;
 
 pub use connector::{
-    CallFailure, Connector, Discovered, Discovery, SourceRequest, SourceSubscriptions, SubscribersByUri, ToolCall,
+    CallFailure, Connector, Discovered, Discovery, FeatureReading, PendingFeatures, SourceRequest, SourceSubscriptions,
+    SubscribersByUri, ToolCall,
 };
 pub use context::{
     CallContext, CallDeadline, ClientId, EraPreference, InputRelay, NotificationListener, ProgressListener,

@@ -94,9 +94,13 @@ impl Redactor {
     /// Masks all strings in a JSON value, field names included. A number that is secret becomes a string.
     pub fn redact_value(&self, value: &mut Value) {
         match value {
-            Value::String(text) => {
-                if let Cow::Owned(redacted) = self.redact(text) {
-                    *text = redacted;
+            Value::String(_) | Value::Number(_) => {
+                let redacted = match self.redact(&json::plain_text(value)) {
+                    Cow::Owned(redacted) => Some(redacted),
+                    Cow::Borrowed(_) => None,
+                };
+                if let Some(redacted) = redacted {
+                    *value = Value::String(redacted);
                 }
             }
             // The recursion is bounded: serde_json refuses documents of more than 127 levels.
@@ -109,11 +113,6 @@ impl Redactor {
                     fields.extend(old.into_iter().map(|(name, field)| (self.redact(&name).into_owned(), field)));
                 }
                 fields.values_mut().for_each(|field| self.redact_value(field));
-            }
-            Value::Number(number) => {
-                if let Cow::Owned(redacted) = self.redact(&number.to_string()) {
-                    *value = Value::String(redacted);
-                }
             }
             Value::Null | Value::Bool(_) => {}
         }
@@ -143,21 +142,21 @@ impl Redactor {
     }
 
     /// Searches the text first, and parses the document only if it contains a secret.
-    fn redact_document(&self, json: &RawValue, redact: impl Fn(&Redactor, &mut Value)) -> RedactedJson {
+    fn redact_document(&self, document: &RawValue, redact: impl Fn(&Redactor, &mut Value)) -> RedactedJson {
         // Parsing removes one level of escaping from each string, so search one level deeper.
-        let ranges = self.find_ranges(json.get(), MAX_DECODINGS + 1);
+        let ranges = self.find_ranges(document.get(), MAX_DECODINGS + 1);
         if ranges.is_empty() {
             return RedactedJson::Unchanged;
         }
         // Masked value by value, so that the result is JSON again.
-        let redacted = match serde_json::from_str::<Value>(json.get()) {
+        let redacted = match json::parse_exact::<Value>(document.get()) {
             Ok(mut value) => {
                 redact(self, &mut value);
-                serde_json::value::to_raw_value(&value)
+                json::to_exact_raw(&value)
             }
             // Nested too deeply, or with an unpaired surrogate: mask the text itself. Masking part of an escape or a
             // number does not leave valid JSON.
-            Err(_) => RawValue::from_string(mask_ranges(json.get(), ranges).into_owned()),
+            Err(_) => RawValue::from_string(mask_ranges(document.get(), ranges).into_owned()),
         };
         redacted.map_or(RedactedJson::Unmaskable, RedactedJson::Changed)
     }

@@ -74,12 +74,14 @@ pub struct ResponseRecorder {
     pub undeclared: UndeclaredParameters,
 }
 
-/// Values that a workflow step sends although its operation declares no parameters for them, by name.
+/// Parts of a request that a workflow step sends although its operation does not declare them.
 #[derive(Clone, Default)]
 pub struct UndeclaredParameters {
-    /// Parts of the query.
+    /// Media type of the body.
+    pub content_type: Option<String>,
+    /// Parts of the query, by name.
     pub query: Map<String, Value>,
-    /// Headers, `Authorization` included. For the server of the API alone.
+    /// Headers by name, `Authorization` included. For the server of the API alone.
     pub headers: Map<String, Value>,
 }
 
@@ -95,7 +97,12 @@ pub enum RedirectMode {
 impl UndeclaredParameters {
     /// Whether there is nothing to send.
     pub fn is_empty(&self) -> bool {
-        self.query.is_empty() && self.headers.is_empty()
+        self.content_type.is_none() && !self.has_values()
+    }
+
+    /// Whether there are values, which may be credentials.
+    pub fn has_values(&self) -> bool {
+        !self.query.is_empty() || !self.headers.is_empty()
     }
 }
 
@@ -104,6 +111,7 @@ impl fmt::Debug for UndeclaredParameters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names = |values: &Map<String, Value>| values.keys().cloned().collect::<Vec<_>>();
         let mut debug = f.debug_struct("UndeclaredParameters");
+        debug.field("content_type", &self.content_type);
         debug.field("query", &names(&self.query)).field("headers", &names(&self.headers)).finish()
     }
 }

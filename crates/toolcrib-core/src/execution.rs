@@ -95,7 +95,7 @@ pub struct Operation {
     /// Schemes of the document, if neither it nor the operation says which of them apply.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub declared_schemes: Vec<SecurityRequirement>,
-    /// Token URLs of the OAuth 2 client credentials flow, by the name of the scheme. May be relative to the server.
+    /// OAuth 2 token URLs by the name of the scheme. May be relative to the server.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub token_urls: BTreeMap<String, String>,
     /// Media types of its responses, for the `Accept` header.

@@ -6,8 +6,12 @@
 //!
 //! The flow: [`OfferedFeatures`] ─▶ [`FeatureList`] ─▶ [`FeatureDelta`] per kind against the previous one. The size of a
 //! list is bounded while it is read, by `toolcrib_mcp::ClientLimits`; here each single item is.
+//!
+//! A server may have thousands of resources, so a start reads the [`FeatureSummary`] alone. [`RecordedFeatures`] holds it,
+//! and the list once a reader has needed it.
 
 mod normalize;
+mod recorded;
 mod stored;
 
 use std::collections::BTreeMap;
@@ -22,6 +26,8 @@ use crate::json;
 use crate::manifest::SkippedTool;
 use crate::source::SourceId;
 use crate::text::sanitize;
+
+pub use recorded::RecordedFeatures;
 
 /// Maximum length of a server's instructions in characters. Those of real servers have a few hundred.
 const MAX_INSTRUCTIONS_LEN: usize = 8_000;
@@ -69,6 +75,15 @@ impl<T> ByFeatureKind<T> {
         }
     }
 
+    /// Returns the value of a kind, to change it.
+    pub fn get_mut(&mut self, kind: FeatureKind) -> &mut T {
+        match kind {
+            FeatureKind::Prompt => &mut self.prompts,
+            FeatureKind::Resource => &mut self.resources,
+            FeatureKind::ResourceTemplate => &mut self.resource_templates,
+        }
+    }
+
     /// Returns the value of a kind.
     pub fn get(&self, kind: FeatureKind) -> &T {
         match kind {
@@ -104,19 +119,27 @@ impl Default for OfferedList {
     }
 }
 
-/// Features of a source at one time: index and text of their items.
-#[derive(Debug, Clone, PartialEq)]
-pub struct FeatureList {
+/// Features of a source at one time, without their items.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FeatureSummary {
     pub source: SourceId,
     pub fingerprint: Fingerprint,
     /// Instructions of the server for models, sanitised and bounded.
     pub instructions: Option<String>,
     /// Items that were offered and cannot be used, sorted.
     pub skipped: Vec<SkippedTool>,
+    /// Number of items of each kind.
+    pub counts: ByFeatureKind<usize>,
+    /// Digest of each list: changes exactly when the list does.
+    pub digests: ByFeatureKind<Fingerprint>,
+}
+
+/// Features of a source at one time: summary, index and text of their items.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FeatureList {
+    pub summary: FeatureSummary,
     /// In byte order of their keys.
     features: ByFeatureKind<Vec<Feature>>,
-    /// Digest of each list: keys and fingerprints of its items.
-    digests: ByFeatureKind<Fingerprint>,
     /// JSON of all items, concatenated.
     body: Arc<String>,
 }
@@ -132,12 +155,29 @@ pub struct Feature {
     range: Range<usize>,
 }
 
-/// Difference of two lists of one kind, by key in byte order. Part of stored events.
+/// Difference of two lists of one kind, by key in byte order. Part of stored events, there with the first names alone.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct FeatureDelta {
     pub added: Vec<String>,
     pub changed: Vec<String>,
     pub removed: Vec<String>,
+    /// Number of names that were left out of each of them.
+    #[serde(default, skip_serializing_if = "OmittedNames::is_empty")]
+    pub omitted: OmittedNames,
+}
+
+/// Number of names that were left out of a [`FeatureDelta`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct OmittedNames {
+    pub added: usize,
+    pub changed: usize,
+    pub removed: usize,
+}
+
+impl OmittedNames {
+    pub fn is_empty(&self) -> bool {
+        *self == OmittedNames::default()
+    }
 }
 
 /// Difference of two feature lists of one source.
@@ -161,19 +201,16 @@ impl FeatureList {
         skipped.dedup();
         let instructions = instructions.map(|text| clean_instructions(&text)).filter(|text| !text.is_empty());
         let fingerprint = compute_fingerprint(source, &features, instructions.as_deref(), &skipped);
+        let counts = ByFeatureKind::from_fn(|kind| features.get(kind).len());
         let digests = list_digests(&features);
-        let body = Arc::new(body);
-        FeatureList { source: source.clone(), fingerprint, instructions, skipped, features, digests, body }
+        let source = source.clone();
+        let summary = FeatureSummary { source, fingerprint, instructions, skipped, counts, digests };
+        FeatureList { summary, features, body: Arc::new(body) }
     }
 
     /// Items of a kind, in byte order of their keys.
     pub fn features(&self, kind: FeatureKind) -> &[Feature] {
         self.features.get(kind)
-    }
-
-    /// Digest of a list; changes exactly when the list does.
-    pub fn list_digest(&self, kind: FeatureKind) -> Fingerprint {
-        *self.digests.get(kind)
     }
 
     /// Finds an item by its key.
@@ -188,21 +225,14 @@ impl FeatureList {
         self.body.get(feature.range.clone()).unwrap_or_default()
     }
 
-    /// Whether the source has no features at all, nor any that were skipped.
-    pub fn is_empty(&self) -> bool {
-        self.skipped.is_empty()
-            && self.instructions.is_none()
-            && FeatureKind::ALL.iter().all(|kind| self.features(*kind).is_empty())
-    }
-
     /// Compares with the list before; without one everything is added.
     pub fn changes_since(&self, before: Option<&FeatureList>) -> FeatureChanges {
         let lists = ByFeatureKind::from_fn(|kind| {
             let before = before.map(|before| before.features(kind)).unwrap_or_default();
             FeatureDelta::between(before, self.features(kind))
         });
-        let instructions_before = before.and_then(|before| before.instructions.as_ref());
-        FeatureChanges { lists, instructions_changed: instructions_before != self.instructions.as_ref() }
+        let instructions_before = before.and_then(|before| before.summary.instructions.as_ref());
+        FeatureChanges { lists, instructions_changed: instructions_before != self.summary.instructions.as_ref() }
     }
 
     /// Verifies the stored content by computing every fingerprint again. Returns a description of the first damage.
@@ -216,22 +246,59 @@ impl FeatureList {
                 }
             }
         }
-        let instructions = self.instructions.as_deref();
-        let computed = compute_fingerprint(&self.source, &self.features, instructions, &self.skipped);
-        (computed != self.fingerprint)
+        let FeatureSummary { source, fingerprint, instructions, skipped, counts, digests } = &self.summary;
+        let computed = compute_fingerprint(source, &self.features, instructions.as_deref(), skipped);
+        let has_counts = FeatureKind::ALL.iter().all(|kind| self.features(*kind).len() == *counts.get(*kind));
+        (computed != *fingerprint || !has_counts || list_digests(&self.features) != *digests)
             .then(|| "the stored prompts and resources do not match their fingerprint".to_owned())
     }
 
     /// Appends the items of a list to the body of another, with those that were skipped.
     fn copy_list(&self, kind: FeatureKind, body: &mut String, skipped: &mut Vec<SkippedTool>) -> Vec<Feature> {
         let prefix = format!("{} ", kind.as_str());
-        skipped.extend(self.skipped.iter().filter(|skipped| skipped.name.starts_with(&prefix)).cloned());
+        skipped.extend(self.summary.skipped.iter().filter(|skipped| skipped.name.starts_with(&prefix)).cloned());
         let copy = |feature: &Feature| push_item(body, feature.key.clone(), feature.fingerprint, self.json(feature));
         self.features(kind).iter().map(copy).collect()
     }
 }
 
+impl FeatureSummary {
+    /// Whether the source has no features at all, nor any that were skipped.
+    pub fn is_empty(&self) -> bool {
+        self.skipped.is_empty() && self.instructions.is_none() && !self.has_items()
+    }
+
+    /// Whether the source has a prompt, resource or resource template.
+    pub fn has_items(&self) -> bool {
+        FeatureKind::ALL.iter().any(|kind| *self.counts.get(*kind) > 0)
+    }
+}
+
+impl FeatureChanges {
+    /// Whether nothing changed.
+    pub fn is_empty(&self) -> bool {
+        !self.instructions_changed && FeatureKind::ALL.iter().all(|kind| self.lists.get(*kind).is_empty())
+    }
+}
+
 impl FeatureDelta {
+    /// Keeps the first names of each kind of change and counts the others.
+    #[must_use]
+    pub fn truncated(&self, max_names: usize) -> FeatureDelta {
+        let first = |names: &[String]| names.iter().take(max_names).cloned().collect::<Vec<_>>();
+        let rest = |names: &[String]| names.len().saturating_sub(max_names);
+        FeatureDelta {
+            added: first(&self.added),
+            changed: first(&self.changed),
+            removed: first(&self.removed),
+            omitted: OmittedNames {
+                added: self.omitted.added + rest(&self.added),
+                changed: self.omitted.changed + rest(&self.changed),
+                removed: self.omitted.removed + rest(&self.removed),
+            },
+        }
+    }
+
     /// Compares two sorted lists.
     fn between(before: &[Feature], after: &[Feature]) -> FeatureDelta {
         let known: BTreeMap<&str, Fingerprint> =

@@ -21,13 +21,13 @@ pub mod history;
 mod reconcile;
 mod stored_event;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::access::AccessToken;
 use crate::delta::Delta;
 use crate::error::{Code, Error, Result};
-use crate::features::{ByFeatureKind, FeatureChanges};
+use crate::features::{FeatureChanges, FeatureKind};
 use crate::fingerprint::Fingerprint;
 use crate::manifest::PackedManifest;
 use crate::source::SourceId;
@@ -39,6 +39,10 @@ pub use damage::{Damage, DamageLog};
 pub use event::{Actor, Event, Origin, Record};
 pub use reconcile::reconcile;
 pub use stored_event::{StoredEvent, compare_versions, event_type};
+
+/// Maximum number of names per kind of change in an event about features. Every start reads all events, and a server may
+/// have thousands of resources; the others are counted. The stored lists have all of them.
+const MAX_FEATURE_NAMES: usize = 20;
 
 /// Current state of all sources and tokens. Cheap to clone: the parts are shared and copied on write.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -65,8 +69,13 @@ pub struct SourceState {
     pub definition: Fingerprint,
     /// Value of `enabled` in the last declaration, if it had one. Only a change of it overrides `enabled`.
     pub declared_enabled: Option<bool>,
-    /// Current state, which commands may change independently of the declaration.
+    /// Hash of the reference in `enabled` of the last declaration, if it had one.
+    pub enabled_reference: Option<Fingerprint>,
+    /// Current state, which commands may change independently of the declaration. That of a source with a reference in
+    /// `enabled` is `switched`, or else what a process resolves the reference to.
     pub enabled: bool,
+    /// Last switch by a command since `enabled` of the declaration was edited.
+    pub switched: Option<bool>,
     /// A removed source is kept for its history and is not listed.
     pub removed: bool,
     /// Fingerprint of the current manifest; `None` before the first discovery.
@@ -77,6 +86,8 @@ pub struct SourceState {
     pub tools: BTreeMap<String, ToolState>,
     /// The last manifest with each deprecated tool, by the tool's own name: it has the last definition.
     pub last_manifests: BTreeMap<String, Fingerprint>,
+    /// Tools of a removed source that its rules kept from agents, by their own names.
+    pub withheld: BTreeSet<String>,
 }
 
 /// State of one tool that outlives its manifest.
@@ -109,6 +120,11 @@ impl Inventory {
         self.sources.insert(id, Arc::new(state));
     }
 
+    /// Returns the last state of a removed source; `None` for an unknown or current one.
+    pub fn removed_source(&self, id: &SourceId) -> Option<&Arc<SourceState>> {
+        self.sources.get(id).filter(|state| state.removed)
+    }
+
     /// Returns the ids of all sources, removed ones included.
     pub fn all_source_ids(&self) -> impl Iterator<Item = &SourceId> {
         self.sources.keys()
@@ -122,15 +138,15 @@ impl Inventory {
             Command::Declare(declaration) => Ok(self.decide_declare(declaration)),
             Command::Enable(id) => {
                 let state = self.require_source(id)?;
-                Ok(event_if(!state.enabled, Event::SourceEnabled { source: id.clone() }))
+                Ok(event_if(state.needs_switch(true), Event::SourceEnabled { source: id.clone() }))
             }
             Command::Disable(id) => {
                 let state = self.require_source(id)?;
-                Ok(event_if(state.enabled, Event::SourceDisabled { source: id.clone() }))
+                Ok(event_if(state.needs_switch(false), Event::SourceDisabled { source: id.clone() }))
             }
             Command::Remove(id) => {
                 let exists = self.source(id).is_some();
-                Ok(event_if(exists, Event::SourceRemoved { source: id.clone() }))
+                Ok(event_if(exists, Event::SourceRemoved { source: id.clone(), withheld: Vec::new() }))
             }
             Command::Record(update) => self.decide_record(update),
             Command::RecordFeatures(update) => self.decide_record_features(update),
@@ -157,26 +173,34 @@ impl Inventory {
         self.version = record.seq;
         let at = record.at;
         match &record.event {
-            Event::SourceDeclared { source, kind, origin, definition, enabled } => {
+            Event::SourceDeclared { source, kind, origin, definition, enabled, enabled_reference } => {
                 // A source that was removed before gets its tools back, with their dates and settings.
                 let old = self.sources.get(source);
                 let tools = old.map(|old| old.tools.clone()).unwrap_or_default();
                 let last_manifests = old.map(|old| old.last_manifests.clone()).unwrap_or_default();
                 let new = SourceState::new(kind, *origin, *definition, *enabled);
-                let state = SourceState { tools, last_manifests, ..new };
+                let state = SourceState { tools, last_manifests, enabled_reference: *enabled_reference, ..new };
                 self.sources.insert(source.clone(), Arc::new(state));
             }
-            Event::SourceChanged { source, kind, origin, definition, enabled } => self.update_source(source, |state| {
-                state.kind.clone_from(kind);
-                state.origin = *origin;
-                state.definition = *definition;
-                state.declared_enabled = *enabled;
-            }),
-            Event::SourceEnabled { source } => self.update_source(source, |state| state.enabled = true),
-            Event::SourceDisabled { source } => self.update_source(source, |state| state.enabled = false),
+            Event::SourceChanged { source, kind, origin, definition, enabled, enabled_reference } => {
+                self.update_source(source, |state| {
+                    state.kind.clone_from(kind);
+                    state.origin = *origin;
+                    state.definition = *definition;
+                    // An edit of `enabled` counts as a command.
+                    if state.declared_enabled != *enabled || state.enabled_reference != *enabled_reference {
+                        state.switched = None;
+                    }
+                    state.declared_enabled = *enabled;
+                    state.enabled_reference = *enabled_reference;
+                });
+            }
+            Event::SourceEnabled { source } => self.update_source(source, |state| state.switch(true)),
+            Event::SourceDisabled { source } => self.update_source(source, |state| state.switch(false)),
             // The tools stay for their dates and switches, in case the source is declared again.
-            Event::SourceRemoved { source } => self.update_source(source, |state| {
+            Event::SourceRemoved { source, withheld } => self.update_source(source, |state| {
                 state.removed = true;
+                state.withheld = withheld.iter().cloned().collect();
                 state.features = None;
                 let manifest = state.manifest.take();
                 for (name, tool) in state.tools.iter_mut().filter(|(_, tool)| !tool.deprecated) {
@@ -243,20 +267,22 @@ impl Inventory {
     /// Declares a new source, or records what changed about a known one.
     /// A source that was removed counts as new.
     fn decide_declare(&self, declaration: &Declaration) -> Vec<Event> {
-        let Declaration { source, kind, origin, definition, enabled } = declaration.clone();
+        let Declaration { source, kind, origin, definition, enabled, enabled_reference } = declaration.clone();
         let Some(state) = self.source(&source) else {
-            return vec![Event::SourceDeclared { source, kind, origin, definition, enabled }];
+            return vec![Event::SourceDeclared { source, kind, origin, definition, enabled, enabled_reference }];
         };
-        let is_changed = state.definition != definition || state.origin != origin || state.declared_enabled != enabled;
+        let is_edited = state.declared_enabled != enabled || state.enabled_reference != enabled_reference;
         let mut events = Vec::new();
-        if is_changed {
-            events.push(Event::SourceChanged { source: source.clone(), kind, origin, definition, enabled });
+        if state.definition != definition || state.origin != origin || is_edited {
+            let source = source.clone();
+            events.push(Event::SourceChanged { source, kind, origin, definition, enabled, enabled_reference });
         }
         // Every start declares all sources of the configuration. A source that a user disabled by command must stay
         // disabled. Declaring a source again does not enable it again. Only an edit of `enabled` in the declaration
         // does.
         let should_be_enabled = enabled.unwrap_or(true);
-        if state.declared_enabled != enabled && state.enabled != should_be_enabled {
+        // With a reference, each process knows by itself whether it is enabled.
+        if is_edited && enabled_reference.is_none() && state.enabled != should_be_enabled {
             events.push(if should_be_enabled {
                 Event::SourceEnabled { source }
             } else {
@@ -296,22 +322,26 @@ impl Inventory {
     }
 
     /// Records discovered prompts, resources and instructions. An unchanged list needs no event, nor does a source that
-    /// never had any.
+    /// never had any. Fails with `CONFLICT` if the update was computed against another list than the current one.
     fn decide_record_features(&self, update: &FeaturesUpdate) -> Result<Vec<Event>> {
-        let FeaturesUpdate { before, after } = update;
+        let FeaturesUpdate { before, after, changes } = update;
         let state = self.require_source(&after.source)?;
         if state.features == Some(after.fingerprint) || (state.features.is_none() && after.is_empty()) {
             return Ok(Vec::new());
         }
-        let FeatureChanges { lists, instructions_changed } = after.changes_since(before.as_deref());
-        let ByFeatureKind { prompts, resources, resource_templates } = lists;
+        if state.features != *before {
+            let message = format!("the prompts of `{}` were updated by another refresh meanwhile", after.source);
+            return Err(Error::new(Code::Conflict, message));
+        }
+        let FeatureChanges { lists, instructions_changed } = changes;
+        let delta = |kind| lists.get(kind).truncated(MAX_FEATURE_NAMES);
         Ok(vec![Event::FeaturesRecorded {
             source: after.source.clone(),
             fingerprint: after.fingerprint,
-            prompts,
-            resources,
-            resource_templates,
-            instructions_changed,
+            prompts: delta(FeatureKind::Prompt),
+            resources: delta(FeatureKind::Resource),
+            resource_templates: delta(FeatureKind::ResourceTemplate),
+            instructions_changed: *instructions_changed,
         }])
     }
 
@@ -351,13 +381,35 @@ impl SourceState {
             origin,
             definition,
             declared_enabled: enabled,
+            enabled_reference: None,
             enabled: enabled.unwrap_or(true),
+            switched: None,
             removed: false,
             manifest: None,
             features: None,
             tools: BTreeMap::new(),
             last_manifests: BTreeMap::new(),
+            withheld: BTreeSet::new(),
         }
+    }
+
+    /// Returns whether the source is enabled, if a command says otherwise than the declaration.
+    pub fn enabled_by_command(&self) -> Option<bool> {
+        match self.enabled_reference {
+            Some(_) => self.switched,
+            None => Some(self.enabled).filter(|enabled| *enabled != self.declared_enabled.unwrap_or(true)),
+        }
+    }
+
+    /// Whether a command to enable or disable the source changes something.
+    fn needs_switch(&self, enabled: bool) -> bool {
+        self.enabled != enabled || (self.enabled_reference.is_some() && self.switched != Some(enabled))
+    }
+
+    /// Enables or disables the source.
+    fn switch(&mut self, enabled: bool) {
+        self.enabled = enabled;
+        self.switched = Some(enabled);
     }
 
     /// Computes a delta by tool names alone, where the content of the previous manifest cannot be read: additions and

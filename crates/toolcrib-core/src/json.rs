@@ -2,8 +2,8 @@
 //! floats.
 //!
 //! Values from a source are kept as the text that it sent ([`RawValue`]): parsing to `serde_json::Value` would turn a
-//! number of 30 digits into a float, and fails for nesting deeper than 127 levels. The canonical form is what
-//! fingerprints are computed from:
+//! number of 30 digits into a float, and fails for nesting deeper than 127 levels. Where a `Value` is needed,
+//! [`parse_exact`] keeps the digits of integers. The canonical form is what fingerprints are computed from:
 //!
 //! ```text
 //! {"b": 1.0, "a": "\u0041"}    becomes    {"a":"A","b":1.0}
@@ -11,6 +11,7 @@
 //!
 //! Everything here may get hostile input. Functions are linear in the text, or say what bounds them.
 
+mod exact;
 mod parse_error;
 mod pointer;
 mod surrogates;
@@ -24,6 +25,10 @@ use serde_json::value::RawValue;
 
 use crate::fingerprint::Fingerprint;
 
+pub use exact::{
+    Exact, approximate, as_float, long_integer, mark_integers, parse_exact, parse_integer, plain_text, to_exact_raw,
+    to_exact_string, to_exact_string_pretty,
+};
 pub use parse_error::describe_error;
 pub use pointer::{escape_pointer_token, unescape_pointer_token};
 pub use surrogates::replace_lone_surrogates;
@@ -158,10 +163,10 @@ pub fn truncated_json(value: &impl Serialize, limit: usize) -> String {
     // An error means that the limit is reached; the text up to there is the result.
     let _ = serde_json::to_writer(&mut writer, value);
     // The limit may fall inside a character.
-    match String::from_utf8(writer.text) {
-        Ok(text) => text,
-        Err(error) => String::from_utf8_lossy(&error.as_bytes()[..error.utf8_error().valid_up_to()]).into_owned(),
-    }
+    let text = String::from_utf8(writer.text).unwrap_or_else(|error| {
+        String::from_utf8_lossy(&error.as_bytes()[..error.utf8_error().valid_up_to()]).into_owned()
+    });
+    exact::unmark_integers(text)
 }
 
 /// Appends the canonical form: keys sorted by bytes, no white space, strings in one spelling, numbers as written.
@@ -302,6 +307,13 @@ mod tests {
         let many: String = (0..200_000).map(|number| format!(r#""{number}":0,"#)).collect();
         let fields: RawFields = serde_json::from_str(&format!("{{{many}\"end\":1}}")).unwrap();
         assert_eq!(fields.iter().count(), 200_001);
+    }
+
+    #[test]
+    fn truncated_json_has_the_digits_of_integers() {
+        let value: serde_json::Value = parse_exact("[123456789012345678901,1]").unwrap();
+        assert_eq!(truncated_json(&value, 100), "[123456789012345678901,1]");
+        assert_eq!(truncated_json(&value, 1), "[");
     }
 
     #[test]

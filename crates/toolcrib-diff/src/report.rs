@@ -64,6 +64,8 @@ pub struct SourceDiffError {
     /// Code of the error, such as `TOOL_UNAVAILABLE`.
     pub code: Code,
     pub message: String,
+    /// Whether another refresh may succeed.
+    pub retryable: bool,
 }
 
 impl CatalogDiff {
@@ -115,8 +117,8 @@ impl SourceDiff {
     }
 
     /// Returns the difference of a source that could not be read. None of its tools count as removed.
-    pub fn from_error(source: &SourceId, before: Option<Fingerprint>, code: Code, message: String) -> SourceDiff {
-        SourceDiff { before, error: Some(SourceDiffError { code, message }), ..SourceDiff::new(source) }
+    pub fn from_error(source: &SourceId, before: Option<Fingerprint>, error: SourceDiffError) -> SourceDiff {
+        SourceDiff { before, error: Some(error), ..SourceDiff::new(source) }
     }
 
     /// Compares two lists of tools of one source.

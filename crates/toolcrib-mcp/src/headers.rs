@@ -206,6 +206,11 @@ fn argument_text(arguments: &RawValue, path: &[String]) -> Option<String> {
     if !rest.is_empty() {
         return argument_text(value, rest);
     }
+    // An integer of any length, as it is written.
+    let digits = value.get().strip_prefix('-').unwrap_or(value.get());
+    if digits.starts_with(|first: char| first.is_ascii_digit()) && digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Some(value.get().to_owned());
+    }
     match serde_json::from_str(value.get()).ok()? {
         Value::String(text) => Some(text),
         Value::Bool(value) => Some(value.to_string()),

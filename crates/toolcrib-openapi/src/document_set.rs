@@ -93,6 +93,12 @@ impl DocumentSet {
         Some(NodeRef { value: document.as_ref().ok()?, document_url })
     }
 
+    /// Returns the roots of all documents.
+    pub(super) fn roots(&self) -> impl Iterator<Item = NodeRef<'_>> {
+        let readable = self.documents.iter().filter_map(|(url, document)| Some((url, document.as_ref().ok()?)));
+        readable.map(|(document_url, value)| NodeRef { value, document_url })
+    }
+
     /// Follows a chain of references from `node` to a value that is not a reference.
     pub(super) fn resolve<'a>(&'a self, mut node: NodeRef<'a>) -> Result<NodeRef<'a>, String> {
         let mut hops = MAX_REFERENCE_HOPS;

@@ -19,24 +19,16 @@ pub(super) struct ObjectSchema<'a> {
     /// Number of schemas and properties read. Schemas that extend one another by the thousand are each gathered again,
     /// so that callers that gather many charge it to their budget.
     pub(super) steps: u64,
-    visited: HashSet<*const Value>,
 }
 
 /// Steps charged for a reference: following one takes about as long as reading eight properties.
-const STEPS_PER_REFERENCE: u64 = 8;
+pub(super) const STEPS_PER_REFERENCE: u64 = 8;
 
 impl<'a> ObjectSchema<'a> {
     /// Collects the properties of a schema. Of several schemas with a property, the first counts.
     pub(super) fn collect(documents: &'a DocumentSet, schema: NodeRef<'a>) -> ObjectSchema<'a> {
         let mut object = ObjectSchema::default();
-        let mut pending = vec![schema];
-        while let Some(node) = pending.pop() {
-            object.steps += if reference_text(node.value).is_some() { STEPS_PER_REFERENCE } else { 1 };
-            // An unresolvable part is reported where the schema is translated.
-            let Ok(node) = documents.resolve(node) else { continue };
-            if !object.visited.insert(std::ptr::from_ref(node.value)) {
-                continue;
-            }
+        let steps = visit_layers(documents, schema, |node| {
             for (name, value) in object_members(node.value, "properties") {
                 object.steps += 1;
                 object.properties.entry(name.clone()).or_insert(NodeRef { value, ..node });
@@ -45,12 +37,34 @@ impl<'a> ObjectSchema<'a> {
             object.steps += required.len() as u64;
             let required = required.iter();
             object.required.extend(required.filter_map(Value::as_str).map(str::to_owned));
-            // Reversed, because the last one pushed is read first.
-            let members = array_at(node.value, "allOf").iter().rev();
-            pending.extend(members.map(|value| NodeRef { value, ..node }));
-        }
+        });
+        object.steps += steps;
         object
     }
+}
+
+/// Visits a schema and all that it extends, each once, and returns the number of steps.
+pub(super) fn visit_layers<'a>(
+    documents: &'a DocumentSet,
+    schema: NodeRef<'a>,
+    mut visit: impl FnMut(NodeRef<'a>),
+) -> u64 {
+    let mut steps = 0;
+    let mut visited: HashSet<*const Value> = HashSet::new();
+    let mut pending = vec![schema];
+    while let Some(node) = pending.pop() {
+        steps += if reference_text(node.value).is_some() { STEPS_PER_REFERENCE } else { 1 };
+        // An unresolvable part is reported where the schema is translated.
+        let Ok(node) = documents.resolve(node) else { continue };
+        if !visited.insert(std::ptr::from_ref(node.value)) {
+            continue;
+        }
+        visit(node);
+        // Reversed, because the last one pushed is read first.
+        let members = array_at(node.value, "allOf").iter().rev();
+        pending.extend(members.map(|value| NodeRef { value, ..node }));
+    }
+    steps
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ pub fn parse(text: &str) -> Result<Value> {
 
 /// Parses any other document completely. Arazzo documents are such: their payloads may have a property `example`.
 pub fn parse_with_examples(text: &str) -> Result<Value> {
-    parse_with(text, |text| serde_json::from_str(text))
+    parse_with(text, json::parse_exact)
 }
 
 /// Parses a document, with `json_value` for JSON. Anything that does not begin with a bracket is YAML.
@@ -86,7 +86,7 @@ fn parse_leniently(text: &str, error: &serde_json::Error) -> Option<Value> {
     if error.is_eof() || text.len() > MAX_LENIENT_BYTES {
         return None;
     }
-    let repair = json::replace_lone_surrogates(text).and_then(|text| serde_json::from_str(&text).ok());
+    let repair = json::replace_lone_surrogates(text).and_then(|text| json::parse_exact(&text).ok());
     repair.or_else(|| yaml_to_json(text, MAX_ALIAS_COPIES).ok()).filter(Value::is_object)
 }
 
@@ -111,6 +111,21 @@ mod tests {
             assert_eq!(parse(text).unwrap_err().message, reason, "{text}");
         }
         assert!(parse("a: [1\nb: 2").unwrap_err().message.starts_with("the document is not valid YAML, line "));
+    }
+
+    #[test]
+    fn integers_keep_their_digits() {
+        let integer = "123456789012345678901234567890";
+        for text in [
+            format!(r#"{{"default": {integer}, "example": {integer}}}"#),
+            format!("default: {integer}"),
+            format!("{{\"default\": {integer},\n}}"),
+            format!(r#"{{"default": {integer}, "a": "\ud83d"}}"#),
+        ] {
+            let default = &parse(&text).unwrap()["default"];
+            assert_eq!(json::to_exact_string(default).unwrap(), integer, "{text}");
+            assert_eq!(&parse_with_examples(&text).unwrap()["default"], default, "{text}");
+        }
     }
 
     #[test]

@@ -26,6 +26,7 @@ mod tests;
 use serde_json::{Map, Number, Value};
 use toolcrib_core::error::{Code, Error, Result};
 use toolcrib_core::execution::{Operation, OperationParameter};
+use toolcrib_core::json::{plain_text, to_exact_string};
 
 #[cfg(feature = "http")]
 pub(crate) use body::content_type as body_content_type;
@@ -94,11 +95,12 @@ fn require_nonempty<T>(argument: &str, required: bool, pieces: Vec<T>) -> Result
 }
 
 /// Renders a value as text: strings unquoted, integers as digits, anything else as JSON.
-fn to_plain_text(value: &Value) -> String {
+pub(crate) fn to_plain_text(value: &Value) -> String {
     match value {
-        Value::String(text) => text.clone(),
         Value::Number(number) => integer_digits(number).unwrap_or_else(|| number.to_string()),
-        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => value.to_string(),
+        Value::Null | Value::Bool(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => {
+            plain_text(value).into_owned()
+        }
     }
 }
 
@@ -111,7 +113,12 @@ fn integer_digits(number: &Number) -> Option<String> {
 
 /// Serialises a value as a media type: JSON for JSON types, else plain text.
 fn serialize_as(value: &Value, media_type: &str) -> String {
-    if media_type::is_json(media_type) { value.to_string() } else { to_plain_text(value) }
+    if media_type::is_json(media_type) { to_json(value) } else { to_plain_text(value) }
+}
+
+/// Renders a value as JSON.
+fn to_json(value: &Value) -> String {
+    to_exact_string(value).unwrap_or_default()
 }
 
 /// Returns the error for an argument that cannot be sent.

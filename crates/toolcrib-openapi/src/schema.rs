@@ -4,6 +4,8 @@
 //!
 //! ```text
 //! translate      one schema, keyword by keyword (keyword_fixes corrects values)
+//! discriminator  values that select each variant of a schema
+//! hierarchy      schemas that extend others
 //! gather         definitions of an operation: inlined or in `$defs`
 //! prune          a shorter schema for lists
 //! ```
@@ -13,7 +15,9 @@
 
 mod translate;
 
+mod discriminator;
 mod gather;
+mod hierarchy;
 mod keyword_fixes;
 mod prune;
 
@@ -29,6 +33,7 @@ use super::object_schema::ObjectSchema;
 use crate::expression::approximate_size;
 
 pub(super) use gather::AssembledSchema;
+use hierarchy::{ComponentSchema, SchemaHierarchy};
 
 /// Direction of a value. `readOnly` properties are no part of a request, `writeOnly` ones no part of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -46,17 +51,28 @@ pub(super) enum SchemaDialect {
     JsonSchema,
 }
 
+/// Meaning of a definition, which depends on the reference to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum DefinitionForm {
+    /// Any value of the schema. If it has a discriminator, the value is one of the variants.
+    Value,
+    /// The keywords that a schema shares with those that extend it, without variants.
+    Base,
+}
+
 /// Translates schemas, with caches and a work limit for one document.
 #[derive(Debug)]
 pub(super) struct SchemaTranslator<'a> {
     documents: &'a DocumentSet,
     dialect: SchemaDialect,
     /// Names of definitions by the absolute URL of a `$ref`.
-    names: HashMap<String, Rc<str>>,
+    names: HashMap<(String, DefinitionForm), Rc<str>>,
     /// Sources of the definitions, by name.
     targets: HashMap<Rc<str>, DefinitionTarget<'a>>,
     /// Translated definitions.
-    definitions: HashMap<(Direction, Rc<str>), Rc<TranslatedSchema>>,
+    definitions: HashMap<(Direction, DefinitionForm, Rc<str>), Rc<TranslatedSchema>>,
+    /// Read when the first discriminator is translated.
+    hierarchy: Option<SchemaHierarchy<'a>>,
     /// Whether each pattern compiles.
     compilable_patterns: HashMap<String, bool>,
     /// Whether each property is written by the other side only.
@@ -76,6 +92,7 @@ struct DefinitionTarget<'a> {
     node: NodeRef<'a>,
     /// JSON pointer within its document.
     pointer: String,
+    form: DefinitionForm,
 }
 
 /// Maximum work for one document, in schemas read. Of forty real documents the largest takes 423,000, and none takes
@@ -131,6 +148,7 @@ impl<'a> SchemaTranslator<'a> {
             names: HashMap::new(),
             targets: HashMap::new(),
             definitions: HashMap::new(),
+            hierarchy: None,
             compilable_patterns: HashMap::new(),
             hidden_properties: HashMap::new(),
             read_costs: HashMap::new(),
@@ -186,29 +204,67 @@ impl<'a> SchemaTranslator<'a> {
         translate::translate_schema(self, node, direction, faults)
     }
 
-    /// Returns a translated definition. Translates it on first use.
-    fn definition(&mut self, name: &Rc<str>, direction: Direction) -> Option<Rc<TranslatedSchema>> {
-        let key = (direction, name.clone());
-        if let Some(cached) = self.definitions.get(&key) {
+    /// Returns a translated definition. Translates it on first use. With the base form, variants that only subtypes
+    /// define are left out.
+    fn definition(
+        &mut self,
+        name: &Rc<str>,
+        direction: Direction,
+        form: DefinitionForm,
+    ) -> Option<Rc<TranslatedSchema>> {
+        let key = |form| (direction, form, name.clone());
+        if let Some(cached) = self.definitions.get(&key(form)) {
             return Some(cached.clone());
         }
-        // References to other definitions are only recorded, so a cycle does not recurse here.
-        let node = self.targets.get(name)?.node;
-        let mut faults = Vec::new();
-        let translated = Rc::new(translate::translate_schema(self, node, direction, &mut faults));
-        self.definitions.insert(key, translated.clone());
-        if !faults.is_empty() {
-            let pointer = self.targets.get(name).map(|target| target.pointer.clone()).unwrap_or_default();
-            self.faults.extend(faults.into_iter().map(|reason| (pointer.clone(), reason)));
-        }
+        let target = self.targets.get(name)?.clone();
+        let has_both_forms = target.form == DefinitionForm::Value && self.is_defined_by_subtypes(target.node);
+        let actual_form = if has_both_forms { form } else { target.form };
+        let translated = match self.definitions.get(&key(actual_form)) {
+            Some(cached) => cached.clone(),
+            None => {
+                // References to other definitions are only recorded, so a cycle does not recurse here.
+                let mut faults = Vec::new();
+                let translated = translate::translate_definition(self, &target, actual_form, direction, &mut faults);
+                self.faults.extend(faults.into_iter().map(|reason| (target.pointer.clone(), reason)));
+                Rc::new(translated)
+            }
+        };
+        self.definitions.insert(key(actual_form), translated.clone());
+        self.definitions.insert(key(form), translated.clone());
         Some(translated)
     }
 
+    /// Returns the schemas that extend a schema with a discriminator.
+    fn subtypes(&mut self, base: NodeRef<'a>) -> Rc<[ComponentSchema<'a>]> {
+        if base.value.get("discriminator").is_none_or(|value| !value.is_string() && !value.is_object()) {
+            return Rc::default();
+        }
+        self.hierarchy().subtypes(base.value)
+    }
+
+    /// Returns whether the variants of a schema are those that extend it, because it lists none itself.
+    fn is_defined_by_subtypes(&mut self, schema: NodeRef<'a>) -> bool {
+        let lists_variants = ["oneOf", "anyOf"].iter().any(|key| schema.value.get(key).is_some());
+        !lists_variants && !self.subtypes(schema).is_empty()
+    }
+
+    /// Returns the hierarchy of named schemas. Reads it on first use.
+    fn hierarchy(&mut self) -> &mut SchemaHierarchy<'a> {
+        if self.hierarchy.is_none() {
+            let hierarchy = SchemaHierarchy::from_documents(self.documents);
+            self.spend(hierarchy.steps);
+            self.hierarchy = Some(hierarchy);
+        }
+        self.hierarchy.get_or_insert_default()
+    }
+
     /// Returns the name of a definition in our schemas: its own, unless that is invalid or ambiguous.
-    fn definition_name(&mut self, node: NodeRef<'a>, url: String) -> Rc<str> {
-        if let Some(name) = self.names.get(&url) {
+    fn definition_name(&mut self, node: NodeRef<'a>, url: String, form: DefinitionForm) -> Rc<str> {
+        let key = (url, form);
+        if let Some(name) = self.names.get(&key) {
             return name.clone();
         }
+        let (url, _) = &key;
         let pointer = url.split_once('#').map_or("", |(_, pointer)| pointer);
         // The last token of the pointer is usually the name that the author chose.
         let last_token = pointer.rsplit('/').next().unwrap_or_default();
@@ -221,15 +277,35 @@ impl<'a> SchemaTranslator<'a> {
         let is_component = matches!(parent, "/components/schemas/" | "/definitions/") && sanitized == last_token;
         let is_in_root = node.document_url == self.documents.root_url().as_str();
         // A hash of the URL tells definitions apart that would get the same name.
-        let name: Rc<str> = if is_component && is_in_root && !sanitized.is_empty() {
-            sanitized.into()
-        } else {
-            format!("{sanitized}_{}", Fingerprint::digest(&url).short_hex(6)).into()
+        let hash = || Fingerprint::digest(url).short_hex(6);
+        let name: Rc<str> = match form {
+            DefinitionForm::Base => format!("{sanitized}_base_{}", hash()).into(),
+            DefinitionForm::Value if is_component && is_in_root && !sanitized.is_empty() => sanitized.into(),
+            DefinitionForm::Value => format!("{sanitized}_{}", hash()).into(),
         };
         let pointer = format!("#{pointer}");
-        self.names.insert(url, name.clone());
-        self.targets.insert(name.clone(), DefinitionTarget { node, pointer });
+        self.names.insert(key, name.clone());
+        self.targets.insert(name.clone(), DefinitionTarget { node, pointer, form });
         name
+    }
+
+    /// Returns whether only the other side writes a property.
+    fn is_hidden(&mut self, property: NodeRef<'a>, direction: Direction) -> bool {
+        let key = (direction, std::ptr::from_ref(property.value));
+        if let Some(seen) = self.hidden_properties.get(&key) {
+            return *seen;
+        }
+        // Properties that only the server writes are no part of a request, and the reverse.
+        let flag = match direction {
+            Direction::Request => "readOnly",
+            Direction::Response => "writeOnly",
+        };
+        // The flag may be beside a reference or in its target.
+        let has_flag = |value: &Value| value.get(flag) == Some(&Value::Bool(true));
+        let hidden =
+            has_flag(property.value) || self.documents.resolve(property).is_ok_and(|node| has_flag(node.value));
+        self.hidden_properties.insert(key, hidden);
+        hidden
     }
 
     /// Returns whether the validator can compile a pattern. One that it cannot would invalidate the whole schema.

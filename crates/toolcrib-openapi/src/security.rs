@@ -24,7 +24,7 @@ pub(super) struct SecuritySchemes<'a> {
     schemes: BTreeMap<&'a str, SecurityScheme>,
     /// Location and name of each API key, header names in lower case. Every parameter is looked up here.
     api_keys: HashSet<(KeyLocation, String)>,
-    /// Token URLs of the client credentials flow, by scheme.
+    /// Token URLs by scheme.
     token_urls: BTreeMap<&'a str, &'a str>,
     /// `security` of the document, for operations without their own.
     default_requirements: Option<&'a Value>,
@@ -39,7 +39,7 @@ pub(super) struct OperationSecurity {
     pub(super) public: bool,
     /// Schemes of the document, if neither it nor the operation says which of them apply.
     pub(super) declared_schemes: Vec<SecurityRequirement>,
-    /// Token URLs of the client credentials flow, by scheme.
+    /// Token URLs by scheme.
     pub(super) token_urls: BTreeMap<String, String>,
 }
 
@@ -138,14 +138,14 @@ fn api_key(location: KeyLocation, name: &str) -> (KeyLocation, String) {
     (location, if location == KeyLocation::Header { name.to_ascii_lowercase() } else { name.to_owned() })
 }
 
-/// Returns the token URL of the client credentials flow (`application` in Swagger 2.0).
+/// Returns the token URL of a scheme. Prefers the client credentials flow (`application` in Swagger 2.0); the other flows
+/// have the same token endpoint (RFC 6749, section 3.2), and many documents declare only them.
 fn token_url(scheme: &Value) -> Option<&str> {
-    let flow = match scheme.get("flow").and_then(Value::as_str) {
-        Some("application") => scheme,
-        Some(_) => return None,
-        None => scheme.get("flows")?.get("clientCredentials")?,
-    };
-    flow.get("tokenUrl").and_then(Value::as_str).filter(|url| !url.is_empty() && url.len() <= MAX_TOKEN_URL_LEN)
+    let flows = ["clientCredentials", "authorizationCode", "password", "deviceAuthorization"];
+    let flows = flows.iter().filter_map(|flow| scheme.get("flows")?.get(flow));
+    // Swagger 2.0 has the members of a flow in the scheme itself.
+    let urls = flows.chain([scheme]).filter_map(|flow| flow.get("tokenUrl")?.as_str());
+    urls.into_iter().find(|url| !url.is_empty() && url.len() <= MAX_TOKEN_URL_LEN)
 }
 
 /// Parses a Security Scheme Object. Unsupported ones are kept by name.
@@ -198,6 +198,11 @@ mod tests {
         assert_eq!(requirements(json!({ "security": [{ "k": ["r"] }] })), (json!([[key]]), false));
         let other = json!({ "scheme": "d", "kind": { "other": "http digest" } });
         assert_eq!(requirements(json!({ "security": [{ "d": [] }] })), (json!([[other]]), false));
+        assert_eq!(token_url(&json!({ "flow": "application", "tokenUrl": "/t" })), Some("/t"));
+        assert_eq!(token_url(&json!({ "flow": "accessCode", "tokenUrl": "/t" })), Some("/t"));
+        let flows = json!({ "flows": { "password": { "tokenUrl": "/p" }, "clientCredentials": { "tokenUrl": "/c" } } });
+        assert_eq!(token_url(&flows), Some("/c"));
+        assert_eq!(token_url(&json!({ "flows": { "implicit": { "authorizationUrl": "/a" } } })), None);
         assert!(schemes.is_credential("header", "x-key") && !schemes.is_credential("query", "X-Key"));
     }
 }

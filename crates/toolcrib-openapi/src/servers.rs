@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
+use toolcrib_core::json::plain_text;
 use toolcrib_core::source::OpenApiSource;
 use toolcrib_core::text::sanitize_truncated;
 use url::Url;
@@ -182,8 +183,7 @@ fn fill_variables(url: &str, server: &Value) -> Option<String> {
     let default = |name: &str| {
         let variable = server.get("variables")?.get(name)?;
         match variable.get("default") {
-            Some(Value::String(text)) => Some(text.clone()),
-            Some(Value::Number(number)) => Some(number.to_string()),
+            Some(text @ (Value::String(_) | Value::Number(_))) => Some(plain_text(text).into_owned()),
             Some(Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_)) | None => {
                 // Some documents have an `enum` without the required default.
                 variable.get("enum").and_then(|choices| choices.get(0)?.as_str().map(str::to_owned))

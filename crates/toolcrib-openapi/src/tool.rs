@@ -7,9 +7,10 @@
 
 use std::time::Duration;
 
-use serde_json::value::{RawValue, to_raw_value};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use toolcrib_core::execution::{ExecutionMode, ExecutionSpec};
+use toolcrib_core::json::{to_exact_raw, to_exact_string};
 use toolcrib_core::source::PollSettings;
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::time::parse_duration;
@@ -44,7 +45,7 @@ pub(super) fn build_tool(
         Some(poll) => ExecutionMode::AsyncPoll { operation: converted.operation, poll },
         None => ExecutionMode::SyncHttp(converted.operation),
     };
-    let raw = |value: &Value| to_raw_value(value).map_err(|error| format!("it cannot be written: {error}"));
+    let raw = |value: &Value| to_exact_raw(value).map_err(|error| format!("it cannot be written: {error}"));
     let spec = ExecutionSpec {
         execution,
         input_schema: converted.input.full.as_ref().map(raw).transpose()?,
@@ -59,7 +60,7 @@ pub(super) fn build_tool(
     if let Some(hints) = method_hints(&operation_ref.method) {
         tool.insert("annotations".into(), hints);
     }
-    let tool = serde_json::to_string(&tool).map_err(|error| format!("it cannot be written: {error}"))?;
+    let tool = to_exact_string(&tool).map_err(|error| format!("it cannot be written: {error}"))?;
     let spec = serde_json::to_string(&spec).map_err(|error| format!("it cannot be written: {error}"))?;
     // Appends the specification to the serialised tool, so that raw schemas need not be parsed again.
     let text = format!("{},\"{EXECUTION_SPEC_KEY}\":{spec}}}", tool.strip_suffix('}').unwrap_or(&tool));

@@ -4,6 +4,7 @@
 use std::collections::{BTreeSet, HashSet};
 
 use serde_json::Value;
+use toolcrib_core::json::{long_integer, parse_exact};
 
 use crate::keywords::array_at;
 use crate::reference::{reference_text, resolve_reference};
@@ -45,11 +46,12 @@ impl ArgumentTypes {
     /// the text.
     fn parse(&self, text: &str) -> Value {
         let allows = |name: &str| self.types.iter().any(|allowed| allowed == name);
-        let parsed: Option<Value> = serde_json::from_str(text).ok();
+        let parsed: Option<Value> = parse_exact(text).ok();
         match parsed {
             // JSON is only taken as such if the schema allows its type: `7` for a string stays text.
             Some(Value::Number(number)) if allows("integer") && (number.is_i64() || number.is_u64()) => number.into(),
             Some(Value::Number(number)) if allows("number") => number.into(),
+            Some(integer) if long_integer(&integer).is_some() && (allows("integer") || allows("number")) => integer,
             Some(Value::Bool(value)) if allows("boolean") => value.into(),
             Some(Value::Null) if allows("null") => Value::Null,
             Some(Value::Array(items)) if allows("array") => items.into(),
@@ -101,6 +103,7 @@ mod tests {
 
     #[test]
     fn text_is_typed_by_the_schema() {
+        const LONG: &str = "123456789012345678901234567890";
         let schema = json!({
             "properties": {
                 "n": {"type": "integer"}, "f": {"type": ["number", "null"]}, "s": {"type": "string"},
@@ -115,6 +118,11 @@ mod tests {
         for (key, text, value) in [
             ("n", "7", json!(7)),
             ("n", "7.5", json!("7.5")),
+            ("n", LONG, parse_exact(LONG).unwrap()),
+            ("f", LONG, parse_exact(LONG).unwrap()),
+            ("s", LONG, json!(LONG)),
+            ("l", LONG, json!([parse_exact::<Value>(LONG).unwrap()])),
+            ("n", "1e30", json!("1e30")),
             ("f", "7.5", json!(7.5)),
             ("f", "null", json!(null)),
             ("s", "7", json!("7")),

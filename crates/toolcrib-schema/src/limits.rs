@@ -4,6 +4,7 @@
 use std::cmp::Ordering;
 
 use serde_json::Value;
+use toolcrib_core::json::as_float;
 
 use crate::keywords::is_vacuous;
 
@@ -58,10 +59,10 @@ impl<'a> Limit<'a> {
         keywords: &LimitKeywords,
         get: impl Fn(&str) -> Option<&'a Value>,
     ) -> (Option<Limit<'a>>, Option<Limit<'a>>) {
-        // `as_f64` fails for the boolean form, which is no limit by itself.
+        // `as_float` fails for the boolean form, which is no limit by itself.
         let limit = |keyword: &'static str, is_exclusive: bool| {
             let value = get(keyword).filter(|value| !is_vacuous(keyword, value))?;
-            Some(Limit { keyword, value, is_exclusive, number: value.as_f64()? * keywords.sign })
+            Some(Limit { keyword, value, is_exclusive, number: as_float(value)? * keywords.sign })
         };
         let has_boolean_form = keywords.exclusive.and_then(&get) == Some(&Value::Bool(true));
         let inclusive = limit(keywords.inclusive, has_boolean_form);

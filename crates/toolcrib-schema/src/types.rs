@@ -1,6 +1,7 @@
 //! Types of JSON Schema: declared by `type`, or those of values.
 
 use serde_json::Value;
+use toolcrib_core::json::long_integer;
 
 /// All types.
 pub const JSON_TYPES: [&str; 7] = ["string", "number", "integer", "boolean", "array", "object", "null"];
@@ -21,6 +22,7 @@ pub fn type_name(value: &Value) -> &'static str {
         Value::Null => "null",
         Value::Bool(_) => "boolean",
         Value::Number(_) => "number",
+        Value::String(_) if long_integer(value).is_some() => "number",
         Value::String(_) => "string",
         Value::Array(_) => "array",
         Value::Object(_) => "object",
@@ -39,5 +41,6 @@ pub(crate) fn is_of_type(value: &Value, name: &str) -> bool {
 
 /// Returns whether a value is a number without a fraction.
 pub(crate) fn is_integral(value: &Value) -> bool {
-    value.is_i64() || value.is_u64() || value.as_f64().is_some_and(|number| number.fract() == 0.0)
+    let is_integer = value.is_i64() || value.is_u64() || long_integer(value).is_some();
+    is_integer || value.as_f64().is_some_and(|number| number.fract() == 0.0)
 }

@@ -13,6 +13,7 @@ use jsonschema::error::{ValidationError, ValidationErrorKind};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use toolcrib_core::json::{approximate, parse_exact};
 use toolcrib_core::text::sanitize_truncated;
 
 use super::cost::{BACKTRACK_LIMIT, CostModel, MAX_EXPANDED_PATHS, MAX_SUBSCHEMA_DEPTH, Unbounded};
@@ -55,7 +56,7 @@ pub enum ValidationOutcome {
 }
 
 /// An invalid argument and its path: `/repo/name`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
 pub struct ArgumentError {
     /// JSON pointer of the argument, `/` for all arguments.
     pub path: String,
@@ -66,8 +67,7 @@ pub struct ArgumentError {
 impl Validator {
     /// Computes the cost model of a schema, in linear time.
     pub fn new(schema: Arc<RawValue>) -> Validator {
-        let parsed = serde_json::from_str::<Value>(schema.get());
-        let cost = parsed.map_or(Err(Unbounded::Unreadable), |parsed| CostModel::new(&parsed));
+        let cost = parse_schema(&schema).map_or(Err(Unbounded::Unreadable), |parsed| CostModel::new(&parsed));
         Validator { schema, cost, compiled: OnceLock::new() }
     }
 
@@ -83,6 +83,9 @@ impl Validator {
             Ok(model) => model,
             Err(reason) => return Some(ValidationOutcome::Unvalidated(unvalidated_note(*reason))),
         };
+        // Integers of more than 64 bits are compared as floats.
+        let approximated = approximate(arguments);
+        let arguments = approximated.as_ref().unwrap_or(arguments);
         // Compiling takes too long for an async worker, so the first validation goes to a blocking thread.
         let compiled = self.compiled.get()?.as_ref()?;
         let is_object = arguments.is_object();
@@ -100,6 +103,8 @@ impl Validator {
             Ok(model) => model,
             Err(reason) => return Ok(ValidationOutcome::Unvalidated(unvalidated_note(*reason))),
         };
+        let approximated = approximate(arguments);
+        let arguments = approximated.as_ref().unwrap_or(arguments);
         // Computed before compiling: a schema too expensive for these arguments may be fine for others.
         let max_steps = if model.has_backtracking() { MAX_BACKTRACKING_STEPS } else { MAX_VALIDATION_STEPS };
         if model.validation_steps(arguments, max_steps).is_none() {
@@ -119,12 +124,18 @@ impl Validator {
     /// Compiles the schema on first use.
     fn compiled(&self) -> Option<&jsonschema::Validator> {
         let compile = || {
-            let schema: Value = serde_json::from_str(self.schema.get()).ok()?;
+            let schema = parse_schema(&self.schema)?;
             let patterns = PatternOptions::fancy_regex().backtrack_limit(BACKTRACK_LIMIT).size_limit(MAX_PATTERN_BYTES);
             jsonschema::options().with_pattern_options(patterns).build(&schema).ok()
         };
         self.compiled.get_or_init(compile).as_ref()
     }
+}
+
+/// Parses a schema; integers of more than 64 bits become floats.
+fn parse_schema(schema: &RawValue) -> Option<Value> {
+    let schema: Value = parse_exact(schema.get()).ok()?;
+    Some(approximate(&schema).unwrap_or(schema))
 }
 
 /// Whether the validator can compile a pattern into at most `max_bytes`. One that it cannot compile would invalidate the
@@ -194,14 +205,14 @@ fn is_unfinished(error: &ValidationError<'_>) -> bool {
     )
 }
 
-/// Converts an error of `jsonschema` into errors with a path per argument.
+/// Converts an error of `jsonschema` into errors with a path per argument, not more than are listed.
 fn describe_error(error: &ValidationError<'_>) -> Vec<ArgumentError> {
     use ValidationErrorKind as Kind;
 
     let parent = error.instance_path().as_str();
     let path = if parent.is_empty() { "/" } else { parent };
     #[expect(clippy::wildcard_enum_match_arm, reason = "a foreign enum; its own words do for all other kinds")]
-    match error.kind() {
+    let mut errors = match error.kind() {
         Kind::Enum { options } => {
             let choices: Vec<&Value> = options.as_array().into_iter().flatten().collect();
             vec![enum_error(path, error.instance(), &choices)]
@@ -211,6 +222,7 @@ fn describe_error(error: &ValidationError<'_>) -> Vec<ArgumentError> {
         }
         Kind::AdditionalProperties { unexpected } | Kind::UnevaluatedProperties { unexpected } => unexpected
             .iter()
+            .take(MAX_LISTED_ERRORS)
             .map(|name| format!("{parent}/{}", sanitize_truncated(name, 80)))
             .map(|path| ArgumentError::new(path, "is not an argument of this tool"))
             .collect(),
@@ -218,7 +230,9 @@ fn describe_error(error: &ValidationError<'_>) -> Vec<ArgumentError> {
             variants::describe_variant_errors(parent, context).unwrap_or_else(|| vec![other_error(path, error)])
         }
         _ => vec![other_error(path, error)],
-    }
+    };
+    errors.truncate(MAX_LISTED_ERRORS);
+    errors
 }
 
 /// Returns an error in the words of `jsonschema`.

@@ -7,6 +7,7 @@
 mod calls_per_minute;
 mod token_costs;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use toolcrib::call::CallFinished;
 use toolcrib::clock::Clock;
 use toolcrib::core::Timestamp;
 use toolcrib::core::inventory::{Event, Record};
-use toolcrib::registry::{DiscoveryStage, RegistryNotice};
+use toolcrib::registry::{DiscoveryStage, RegistryNotice, Visibility};
 use toolcrib::{RefreshOutcome, Registry, SourceId};
 
 pub(crate) use calls_per_minute::{CallsPerMinute, MinuteCounts};
@@ -103,9 +104,15 @@ impl Activity {
         }
     }
 
-    /// Returns up to `limit` matching entries, newest first.
-    pub(crate) fn recent_entries(&self, matches: impl Fn(&ActivityEntry) -> bool, limit: usize) -> Vec<ActivityEntry> {
-        self.recent.lock().entries.iter().rev().filter(|entry| matches(entry)).take(limit).cloned().collect()
+    /// Returns up to `limit` of the entries that `select` returns, newest first.
+    pub(crate) fn recent_entries(
+        &self,
+        select: impl Fn(&ActivityEntry) -> Option<ActivityEntry>,
+        limit: usize,
+    ) -> Vec<ActivityEntry> {
+        // Copied first: `select` may take long, and each notice needs the lock.
+        let entries: Vec<ActivityEntry> = self.recent.lock().entries.iter().rev().cloned().collect();
+        entries.iter().filter_map(select).take(limit).collect()
     }
 
     /// Returns the calls of the last hour, oldest minute first.
@@ -124,13 +131,30 @@ impl Activity {
     }
 }
 
+impl ActivityEntry {
+    /// Returns the entry without the tools that its reader may not know of; `None` if it is about nothing else.
+    pub(crate) fn restrict(&self, visibility: &Visibility) -> Option<ActivityEntry> {
+        let event = match &self.event {
+            ActivityEvent::Called(call) => visibility.shows_call(call).then(|| self.event.clone())?,
+            ActivityEvent::Discovered(outcome) => {
+                ActivityEvent::Discovered(Arc::new(visibility.restrict_outcome((**outcome).clone())?))
+            }
+            ActivityEvent::Recorded(record) => match visibility.restrict_record(record)? {
+                Cow::Borrowed(_) => self.event.clone(),
+                Cow::Owned(record) => ActivityEvent::Recorded(Arc::new(record)),
+            },
+        };
+        Some(ActivityEntry { at: self.at, event })
+    }
+}
+
 impl RecentActivity {
     /// Records a notice of the registry.
     fn apply_notice(&mut self, notice: RegistryNotice) {
         let now = Clock::system().now();
         match notice {
             RegistryNotice::RecordAppended(record) => {
-                if let Event::SourceRemoved { source } = &record.event {
+                if let Event::SourceRemoved { source, .. } = &record.event {
                     self.last_runs.remove(source);
                     self.stages.remove(source);
                 }

@@ -51,6 +51,7 @@ use client_state::ClientStates;
 use listing_cache::{ListingMode, ListingParts, Listings};
 pub(crate) use response::stopping_result;
 use response::{McpResult, to_raw};
+use tools_list::EMPTY_LIST_TIMEOUT;
 use upstream_lists::{ListKind, PROMPT_LIST, RESOURCE_LIST, TEMPLATE_LIST, UpstreamLists};
 use warmup::StatelessClients;
 
@@ -217,9 +218,11 @@ impl McpService {
     /// of tools.
     async fn feature_list(&self, list: &ListKind, request: &McpRequest) -> McpResult {
         self.refresh_in_background(request).await;
+        // Those of most servers follow their tools at once. Clients learn of later ones by a notification.
+        self.registry.refresher().wait_for_first_lists(EMPTY_LIST_TIMEOUT).await;
         let listings = self.listings(&request.extensions);
         let mode = self.listing_mode(&request.peer, &listings).await;
-        self.upstream_lists.list(list, mode, request)
+        self.upstream_lists.list(list, mode, request).await
     }
 }
 

@@ -9,35 +9,37 @@ mod prometheus;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
-use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use toolcrib::Code;
 use toolcrib::core::Timestamp;
-use toolcrib::registry::{ConnectionState, DiscoveryStatus, SourceView};
+use toolcrib::registry::{ConnectionState, DiscoveryStatus, SourceView, Visibility};
 use toolcrib::store::StoreState;
+use toolcrib::{Code, Principal};
 
+use crate::auth::AuthorizedRequest;
 use crate::state::AppState;
 use prometheus::PrometheusText;
 
-/// `GET /metrics`.
-pub(crate) async fn get_metrics(State(app): State<AppState>) -> Response {
-    ([(header::CONTENT_TYPE, prometheus::CONTENT_TYPE)], render_metrics(&app)).into_response()
+/// `GET /metrics`, about the sources and tools that the client may know of.
+pub(crate) async fn get_metrics(AuthorizedRequest { app, client, .. }: AuthorizedRequest) -> Response {
+    ([(header::CONTENT_TYPE, prometheus::CONTENT_TYPE)], render_metrics(&app, &client.principal)).into_response()
 }
 
 /// Renders all metrics as Prometheus text.
-fn render_metrics(app: &AppState) -> String {
+fn render_metrics(app: &AppState, principal: &Principal) -> String {
     let mut text = PrometheusText::default();
-    write_work_metrics(&mut text, app);
-    write_catalog_metrics(&mut text, app);
+    write_work_metrics(&mut text, app, &app.registry.visibility(principal));
+    write_catalog_metrics(&mut text, app, principal);
     write_http_metrics(&mut text, app);
     write_process_metrics(&mut text, app);
     text.text
 }
 
 /// Writes the metrics of discoveries, cache lookups and calls.
-fn write_work_metrics(text: &mut PrometheusText, app: &AppState) {
-    let metrics = app.registry.statistics().metrics();
+fn write_work_metrics(text: &mut PrometheusText, app: &AppState, visibility: &Visibility) {
+    let mut metrics = app.registry.statistics().metrics();
+    metrics.cache_lookups.retain(|source, _| visibility.shows_source(source));
+    metrics.calls.retain(|source, _| source.as_ref().is_none_or(|source| visibility.shows_source(source)));
     let mut total =
         text.counter("toolcrib_discoveries_total", "Discoveries that ended, by kind of source and outcome.");
     for ((kind, outcome), durations) in &metrics.discoveries {
@@ -83,13 +85,13 @@ fn write_work_metrics(text: &mut PrometheusText, app: &AppState) {
 }
 
 /// Tools, sources, journal and store.
-fn write_catalog_metrics(text: &mut PrometheusText, app: &AppState) {
-    let catalog = app.registry.unrestricted_catalog();
-    let sources = app.registry.sources().list();
+fn write_catalog_metrics(text: &mut PrometheusText, app: &AppState, principal: &Principal) {
+    let view = app.registry.view(principal);
+    let sources = app.registry.sources().list_for(principal);
     // Labels with a known set of values start at zero, so that a series does not vanish.
     let mut by_kind = BTreeMap::from(["builtin", "mcp", "openapi", "workflow"].map(|kind| (kind.to_owned(), 0)));
-    for source in catalog.sources() {
-        *by_kind.entry(source.options.kind.clone()).or_default() += catalog.tool_count(source.segment.source());
+    for source in view.sources() {
+        *by_kind.entry(source.options.kind.clone()).or_default() += view.listed_count(source.segment.source());
     }
     let mut tools = text.gauge("toolcrib_tools", "Tools in the catalogue, by kind of source.");
     for (kind, count) in &by_kind {

@@ -50,8 +50,9 @@ pub(crate) use cache::ResponseCache;
 pub(crate) use declare::{declare_source, remove_source};
 pub(crate) use error::{ApiError, ConsoleMessage, RETRY_AFTER, error_response, stopping_error};
 pub(crate) use events::EventFeed;
+pub(crate) use precondition::IfMatch;
 pub(crate) use query::{find_source, find_source_id};
-pub(crate) use sources::SourceListCache;
+pub(crate) use sources::SourceListCaches;
 
 use crate::state::AppState;
 use route::ApiRoute;

@@ -16,7 +16,7 @@ use toolcrib_mcp::server::McpEndpoint;
 use crate::activity::Activity;
 use crate::auth::Authenticator;
 use crate::http_metrics::HttpMetrics;
-use crate::rest::{EventFeed, ResponseCache, SourceListCache};
+use crate::rest::{EventFeed, ResponseCache, SourceListCaches};
 
 /// Handle to the shared state of one server. Cheap to clone; all clones share the same state.
 #[derive(Debug, Clone)]
@@ -59,7 +59,7 @@ pub struct AppStateInner {
     /// Rendered REST responses that depend on the view and the URI alone.
     pub(crate) response_cache: ResponseCache,
     /// The rendered `GET /api/sources`, which also depends on the clock and on connection states.
-    pub(crate) source_list_cache: SourceListCache,
+    pub(crate) source_list_caches: SourceListCaches,
     /// Source of the event streams at `/api/events`.
     pub(crate) event_feed: EventFeed,
     /// Cancelled when the drain timeout is over: each request still in progress then gets
@@ -88,7 +88,7 @@ impl AppState {
             activity: Activity::default(),
             http_metrics: HttpMetrics::new(registry.now()),
             response_cache: ResponseCache::default(),
-            source_list_cache: SourceListCache::default(),
+            source_list_caches: SourceListCaches::default(),
             event_feed: EventFeed::new(registry.clone()),
             stopping: CancellationToken::new(),
             declare_lock: tokio::sync::Mutex::default(),

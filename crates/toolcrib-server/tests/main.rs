@@ -42,4 +42,5 @@ mod rest {
     mod sources;
     mod store_failure;
     mod tools;
+    mod visibility;
 }

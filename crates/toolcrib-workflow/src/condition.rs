@@ -9,7 +9,8 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
-use serde_json::{Number, Value};
+use serde_json::Value;
+use toolcrib_core::json::{as_float, long_integer};
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_openapi::expression::{Scope, is_expression, resolve};
 
@@ -132,12 +133,11 @@ fn are_orderable(left: &Value, right: &Value) -> bool {
 
 /// Loose comparison; `None` if the values are neither equal nor orderable.
 fn compare_values(left: &Value, right: &Value) -> Option<Ordering> {
+    if is_number(left) || is_number(right) {
+        return compare_numbers(&*to_number(left)?, &*to_number(right)?);
+    }
     match (left, right) {
-        (Value::Number(left), Value::Number(right)) => compare_numbers(left, right),
         (Value::String(left), Value::String(right)) => Some(left.to_lowercase().cmp(&right.to_lowercase())),
-        // Headers are strings, so documents compare `$response.header.x` with numbers.
-        (Value::Number(number), Value::String(text)) => compare_numbers(number, &text.trim().parse().ok()?),
-        (Value::String(text), Value::Number(number)) => compare_numbers(&text.trim().parse().ok()?, number),
         (Value::Bool(truth), Value::String(text)) | (Value::String(text), Value::Bool(truth)) => {
             text.trim().eq_ignore_ascii_case(if *truth { "true" } else { "false" }).then_some(Ordering::Equal)
         }
@@ -145,12 +145,46 @@ fn compare_values(left: &Value, right: &Value) -> Option<Ordering> {
     }
 }
 
+/// Whether a value is a number, also one of more than 64 bits.
+pub(super) fn is_number(value: &Value) -> bool {
+    as_float(value).is_some()
+}
+
+/// Returns a number, also from a text: headers are strings, so documents compare `$response.header.x` with numbers.
+fn to_number(value: &Value) -> Option<Cow<'_, Value>> {
+    match value {
+        _ if is_number(value) => Some(Cow::Borrowed(value)),
+        Value::String(text) => parse_literal(text.trim()).filter(is_number).map(Cow::Owned),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => None,
+    }
+}
+
 /// Compares integers exactly and others as floats.
-pub(super) fn compare_numbers(left: &Number, right: &Number) -> Option<Ordering> {
-    match (left.as_i64(), right.as_i64()) {
-        // As floats, ids above 2^53 that differ would compare as equal.
-        (Some(left), Some(right)) => Some(left.cmp(&right)),
-        (None, _) | (_, None) => left.as_f64()?.partial_cmp(&right.as_f64()?),
+pub(super) fn compare_numbers(left: &Value, right: &Value) -> Option<Ordering> {
+    // As floats, ids above 2^53 that differ would compare as equal.
+    if let (Some(left), Some(right)) = (left.as_i64(), right.as_i64()) {
+        return Some(left.cmp(&right));
+    }
+    if let (Some(left), Some(right)) = (integer_digits(left), integer_digits(right)) {
+        return Some(compare_integers(&left, &right));
+    }
+    as_float(left)?.partial_cmp(&as_float(right)?)
+}
+
+/// Digits of an integer of any length.
+fn integer_digits(value: &Value) -> Option<Cow<'_, str>> {
+    let is_short = value.is_i64() || value.is_u64();
+    long_integer(value).map(Cow::Borrowed).or_else(|| is_short.then(|| Cow::Owned(value.to_string())))
+}
+
+/// Compares two integers by sign, length and digits.
+fn compare_integers(left: &str, right: &str) -> Ordering {
+    let by_digits = |left: &str, right: &str| left.len().cmp(&right.len()).then_with(|| left.cmp(right));
+    match (left.strip_prefix('-'), right.strip_prefix('-')) {
+        (None, None) => by_digits(left, right),
+        (Some(left), Some(right)) => by_digits(right, left),
+        (Some(_), None) => Ordering::Less,
+        (None, Some(_)) => Ordering::Greater,
     }
 }
 
@@ -267,12 +301,13 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use toolcrib_core::json::parse_integer;
     use toolcrib_openapi::expression::ResponseScope;
 
     #[test]
     fn conditions_are_evaluated_as_arazzo_specifies() {
-        let body =
-            json!({"status": "Available", "count": 3, "pets": [{"name": "rex", "a b": 1}], "zero": 0, "none": null});
+        let body = json!({"status": "Available", "count": 3, "pets": [{"name": "rex", "a b": 1}], "zero": 0, "none": null,
+                "long": parse_integer("123456789012345678901234567890")});
         let scope = Scope {
             response: Some(ResponseScope { status: 200, headers: &[], body: Some(&body) }),
             ..Scope::default()
@@ -289,6 +324,14 @@ mod tests {
             ("$response.body#/status != 'AVAILABLE'", false),
             ("$response.body#/status > 'aardvark'", true),
             ("$response.body#/count > 2.5", true),
+            ("$response.body#/long == 123456789012345678901234567890", true),
+            ("$response.body#/long == '123456789012345678901234567890'", true),
+            ("$response.body#/long == 123456789012345678901234567891", false),
+            ("$response.body#/long < 123456789012345678901234567891", true),
+            ("$response.body#/long > 2.5", true),
+            ("$response.body#/long > 18446744073709551615", true),
+            ("-123456789012345678901234567890 < -123456789012345678901234567889", true),
+            ("$response.body#/long", true),
             ("$response.body.pets[0].name == 'REX'", true),
             ("$response.body.pets[0]['a b'] == 1", true),
             ("$response.body#/pets", true),

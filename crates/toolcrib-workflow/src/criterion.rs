@@ -12,7 +12,7 @@ use std::borrow::Cow;
 
 use regex::{Regex, RegexBuilder, bytes};
 use serde_json::Value;
-use toolcrib_core::json::truncated_json;
+use toolcrib_core::json::{long_integer, truncated_json};
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_openapi::expression::{Scope, is_expression, resolve};
 
@@ -82,7 +82,7 @@ impl Criterion {
             CriterionKind::Simple(condition) => condition.evaluate(scope, budget),
             CriterionKind::Regex { context, pattern } => {
                 let Ok(value) = resolve(context, scope) else { return Ok(false) };
-                let text = match value.as_str() {
+                let text = match long_integer(&value).or(value.as_str()) {
                     Some(text) => Cow::Borrowed(text),
                     // One byte more than allowed, so that a value that is too long is rejected below instead of matched
                     // in part.

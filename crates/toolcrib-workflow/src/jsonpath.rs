@@ -15,7 +15,7 @@ use regex::Regex;
 use serde_json::Value;
 
 use super::budget::ConditionBudget;
-use super::condition::{compare_numbers, is_any_true};
+use super::condition::{compare_numbers, is_any_true, is_number};
 use super::lexer::ComparisonOperator;
 
 /// A criterion of type `jsonpath`, in one of two forms.
@@ -220,7 +220,8 @@ impl<'a> JsonPathEvaluator<'a> {
             }
             LogicalExpression::Matches(operand, pattern) => {
                 let value = self.evaluate_operand(operand, current)?;
-                let text = value.as_deref().and_then(Value::as_str).filter(|text| text.len() <= MAX_MATCHED_TEXT_LEN);
+                let value = value.as_deref().filter(|value| !is_number(value));
+                let text = value.and_then(Value::as_str).filter(|text| text.len() <= MAX_MATCHED_TEXT_LEN);
                 self.budget.spend_on_match(text.unwrap_or_default())?;
                 Ok(text.is_some_and(|text| pattern.is_match(text)))
             }
@@ -247,13 +248,13 @@ impl<'a> JsonPathEvaluator<'a> {
             },
             JsonPathOperand::Count(query) => number(self.select(query, current)?.len()),
             JsonPathOperand::Length(inner) => match self.evaluate_operand(inner, current)?.as_deref() {
-                Some(text @ Value::String(characters)) => {
+                Some(text @ Value::String(characters)) if !is_number(text) => {
                     self.budget.spend_on_comparison(text)?;
                     number(characters.chars().count())
                 }
                 Some(Value::Array(items)) => number(items.len()),
                 Some(Value::Object(object)) => number(object.len()),
-                Some(Value::Null | Value::Bool(_) | Value::Number(_)) | None => None,
+                Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) | None => None,
             },
         })
     }
@@ -268,7 +269,7 @@ impl ComparisonOperator {
     /// Compares strictly, as RFC 9535 specifies.
     fn compare_in_query(self, left: Option<&Value>, right: Option<&Value>) -> bool {
         self.accepts(match (left, right) {
-            (Some(Value::Number(left)), Some(Value::Number(right))) => compare_numbers(left, right),
+            (Some(left), Some(right)) if is_number(left) && is_number(right) => compare_numbers(left, right),
             (Some(Value::String(left)), Some(Value::String(right))) => Some(left.cmp(right)),
             (left, right) => (left == right).then_some(Ordering::Equal),
         })

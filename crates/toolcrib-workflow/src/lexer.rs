@@ -2,6 +2,7 @@
 //! nesting. White space after each token is skipped.
 
 use serde_json::Value;
+use toolcrib_core::json::parse_integer;
 use toolcrib_core::text::sanitize_truncated;
 
 /// Maximum length of a condition or query in bytes. A workflow with a longer one is skipped when the document is parsed.
@@ -135,6 +136,6 @@ pub(super) fn parse_literal(word: &str) -> Option<Value> {
         "true" => Some(Value::Bool(true)),
         "false" => Some(Value::Bool(false)),
         "null" => Some(Value::Null),
-        number => number.parse().ok().map(Value::Number),
+        number => parse_integer(number).or_else(|| number.parse().ok().map(Value::Number)),
     }
 }

@@ -13,7 +13,7 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value};
 use toolcrib_core::error::{Code, Error, Result};
-use toolcrib_core::json::{escape_pointer_token, unescape_pointer_token};
+use toolcrib_core::json::{escape_pointer_token, parse_exact, unescape_pointer_token};
 use toolcrib_core::percent;
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_openapi::expression::{FillBudget, Scope, fill_within};
@@ -130,7 +130,7 @@ fn parse_payload(payload: &Value, media_type: &str) -> Value {
     let parsed = if media_type.contains("x-www-form-urlencoded") {
         Some(parse_form(text)).filter(|_| text.contains('='))
     } else if media_type.contains("json") || (media_type.is_empty() && text.trim_start().starts_with(['{', '['])) {
-        serde_json::from_str(&quote_expressions(text)).ok()
+        parse_exact(&quote_expressions(text)).ok()
     } else {
         None
     };

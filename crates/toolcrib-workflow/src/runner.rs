@@ -18,10 +18,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use serde_json::value::to_raw_value;
 use toolcrib_connector::document::{discover_in_time, run_blocking};
 use toolcrib_connector::secret::SourceReferences;
 use toolcrib_connector::{CallFailure, Connector, Discovered, Discovery, ToolCall, ToolResult};
+use toolcrib_core::json::to_exact_raw;
 use toolcrib_core::{Code, Result, ResultExt, Source};
 
 use crate::build_workflow_tool;
@@ -31,7 +31,7 @@ use operations::OperationLookup;
 
 /// Version of the conversion from documents to tools. Raise the last number whenever the same document gives other
 /// tools.
-const READER_VERSION: &str = concat!("workflow ", env!("CARGO_PKG_VERSION"), "/3");
+const READER_VERSION: &str = concat!("workflow ", env!("CARGO_PKG_VERSION"), "/4");
 
 /// Connector of one workflow source.
 #[derive(Debug)]
@@ -62,7 +62,7 @@ impl WorkflowConnector {
             }
             let loaded = load(&path)?;
             let main = loaded.documents.main();
-            let tools = main.workflows.iter().map(|workflow| to_raw_value(&build_workflow_tool(workflow)));
+            let tools = main.workflows.iter().map(|workflow| to_exact_raw(&build_workflow_tool(workflow)));
             let discovered = Discovered {
                 tools: tools.collect::<Result<_, _>>().context(Code::Internal, "cannot serialize a tool")?,
                 skipped: main.skipped.clone(),

@@ -31,8 +31,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::Value;
-use serde_json::value::{RawValue, to_raw_value};
+use serde_json::value::RawValue;
 use toolcrib_catalog::CatalogSource;
+use toolcrib_core::json::to_exact_raw;
 use toolcrib_core::source::{ArgumentValidation, ResultText, SourceKind, SourceSettings};
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::time::format_duration;
@@ -59,7 +60,7 @@ pub use crate::held_binaries::{HeldBinary, is_held_uri};
 pub use crate::notice::CallFinished;
 pub use crate::result_pages::is_cursor as is_result_cursor;
 pub use builder::Call;
-pub(crate) use find_tool::{explain_source, find_tool};
+pub(crate) use find_tool::{explain_source, find_any_tool, find_tool};
 pub(crate) use policy::denied_error;
 pub use requests::McpCapability;
 #[cfg(feature = "mcp")]
@@ -207,7 +208,7 @@ impl Dispatcher {
 
         // From here on the source may be contacted, so the call counts in the statistics of the tool.
         progress.called_tool = Some(tool.id());
-        let arguments = to_raw_value(&arguments).context(Code::Internal, "write the arguments")?;
+        let arguments = to_exact_raw(&arguments).context(Code::Internal, "write the arguments")?;
         let tool_caller: Arc<dyn ToolCaller> = self.clone();
         let call = ToolCall {
             tool: tool.original_name(),

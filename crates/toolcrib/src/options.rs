@@ -36,7 +36,7 @@ pub struct RegistryOptions {
     pub guard: GuardExe,
     /// Maximum number of sources that are discovered at once. Discovery mostly waits for other processes, so the number
     /// does not depend on the number of cores; it bounds the child processes and sockets that are open at the same
-    /// time.
+    /// time. As many again may stay open for prompts and resources, which are read after the tools were recorded.
     pub max_parallel_discoveries: usize,
     /// Size limits of a single tool; the limits on a whole list are in `toolcrib_mcp::ClientLimits`.
     pub tool_limits: ToolLimits,

@@ -10,6 +10,7 @@
 
 mod discovery;
 mod due_sources;
+mod features;
 mod telemetry;
 
 use std::collections::HashMap;
@@ -20,6 +21,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
+use tokio_util::sync::CancellationToken;
 use toolcrib_core::freshness::Freshness;
 use toolcrib_core::inventory::Actor;
 use toolcrib_core::{Code, Error, Result, Source, SourceId};
@@ -27,6 +29,7 @@ use tracing::field::display;
 
 use crate::connectors::Connectors;
 use crate::monitoring::Monitoring;
+use crate::notice::FeatureOutcome;
 use crate::options::RegistryOptions;
 use crate::registry::Registry;
 use crate::state::{Snapshot, State};
@@ -34,6 +37,9 @@ use crate::store::ErrorSummary;
 use crate::tasks::Tasks;
 use crate::trace::Trace;
 use discovery::Discoverer;
+use features::PendingLists;
+
+pub(crate) use discovery::ReplacedList;
 
 pub use crate::notice::{RefreshOutcome, RefreshStatus, RefreshTotals};
 pub use due_sources::{BackoffPolicy, ConnectionAfterDiscovery, PendingDiscovery, PendingSource, RequiredFreshness};
@@ -47,8 +53,34 @@ pub struct Refresh {
     pub force: bool,
     /// Keep the connection of the discovery open, because a call follows.
     pub keep_connection: bool,
+    /// End of the wait.
+    pub wait_for: RefreshWait,
     /// Client that asked for it, and the trace that it belongs to.
     pub requester: Requester,
+}
+
+impl Refresh {
+    /// Refreshes all sources that are not fresh, and returns with their tools. Waits briefly for prompts and resources:
+    /// those of most servers follow at once, and those of the others in the background.
+    pub fn brief() -> Refresh {
+        Refresh { wait_for: RefreshWait::Lists(BRIEF_LIST_WAIT), ..Refresh::default() }
+    }
+}
+
+/// Lists that a refresh waits for. Tools never wait for other lists, which follow in the background.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RefreshWait {
+    /// The tools.
+    Tools,
+    /// The tools, and then at most this long for prompts and resources of MCP servers.
+    Lists(Duration),
+}
+
+/// All lists, each until its timeout.
+impl Default for RefreshWait {
+    fn default() -> RefreshWait {
+        RefreshWait::Lists(Duration::MAX)
+    }
 }
 
 /// On whose behalf sources are discovered: actor of the records that follow, and trace of the log events and spans.
@@ -60,11 +92,18 @@ pub struct Requester {
     pub trace: Option<Trace>,
 }
 
+/// Time for which [`Refresh::brief`] waits for prompts and resources.
+const BRIEF_LIST_WAIT: Duration = Duration::from_secs(2);
 /// Wait after an announced change, so that a burst of announcements leads to one refresh.
 const ANNOUNCEMENT_DEBOUNCE: Duration = Duration::from_millis(100);
 /// Minimum time between refreshes of a source that keeps announcing changes. Bounds the work that a server can cause by
 /// announcing changes in a loop.
 const MIN_ANNOUNCEMENT_INTERVAL: Duration = Duration::from_secs(1);
+/// Time that an announced change leaves to prompts and resources that are being read, before another discovery reads
+/// them. Doubled when it was too short, so that a server that keeps announcing changes gets enough time in the end.
+const MIN_READING_TIME: Duration = Duration::from_secs(1);
+/// Upper bound of that time. Longer than the discovery timeout of most sources, which ends the reading itself.
+const MAX_READING_TIME: Duration = Duration::from_secs(10 * 60);
 
 /// Keeps the tool lists of sources fresh: decides which are due, and lets requests wait for the same discoveries.
 #[derive(Debug)]
@@ -77,6 +116,9 @@ pub struct Refresher {
     in_flight: InFlightDiscoveries,
     /// Bounds the discoveries that run at once, whichever request started them.
     permits: Semaphore,
+    /// Bounds the connections of discoveries, with those that are still open for prompts and resources after the tools
+    /// were recorded. Twice the discoveries, so that lists that hang do not soon delay the tools of other sources.
+    connection_permits: Semaphore,
 }
 
 /// Discoveries that are running in this process. Requests for the same source wait for the same run.
@@ -84,6 +126,8 @@ pub struct Refresher {
 struct InFlightDiscoveries {
     /// Running discovery of each source, with the declaration it was started for.
     running: Mutex<HashMap<SourceId, (Arc<Source>, OutcomeReceiver)>>,
+    /// Prompts and resources that are being read, of discoveries whose tools are recorded.
+    reading_lists: Mutex<HashMap<SourceId, ListReading>>,
     /// Sources with announced changes that a task is handling; `true` if there is an announcement it has not handled
     /// yet.
     announced: Mutex<HashMap<SourceId, bool>>,
@@ -92,9 +136,86 @@ struct InFlightDiscoveries {
 }
 
 /// Receives the outcome of a discovery; the sender is dropped without one when the registry closes.
-type OutcomeReceiver = watch::Receiver<Option<RefreshOutcome>>;
+type OutcomeReceiver = watch::Receiver<Option<RunOutcome>>;
+
+/// Receives the changes of prompts and resources; the sender is dropped without any when reading them ends early.
+type ListReceiver = watch::Receiver<Option<Option<FeatureOutcome>>>;
+
+/// Outcome of a discovery whose tools are recorded.
+#[derive(Debug, Clone)]
+struct RunOutcome {
+    outcome: RefreshOutcome,
+    /// `None` if there are no lists besides the tools, or if they are recorded too.
+    lists: Option<ListReceiver>,
+}
+
+/// Prompts and resources of a source that are being read.
+#[derive(Debug)]
+struct ListReading {
+    changes: ListReceiver,
+    began_at: tokio::time::Instant,
+    /// Age before which an announced change does not end the reading.
+    min_time: Duration,
+    /// Ends the reading, because another discovery of the source reads the lists.
+    superseded: CancellationToken,
+}
+
+impl RunOutcome {
+    /// Waits for prompts and resources as long as the request wants, and adds their changes to the outcome.
+    async fn wait_for_lists(self, wait_for: RefreshWait) -> RefreshOutcome {
+        let RunOutcome { mut outcome, lists } = self;
+        let (Some(mut lists), RefreshWait::Lists(limit)) = (lists, wait_for) else { return outcome };
+        let began = tokio::time::Instant::now();
+        let changes = tokio::time::timeout(limit, lists.wait_for(Option::is_some)).await;
+        let changes = changes.ok().and_then(std::result::Result::ok).and_then(|changes| changes.clone().flatten());
+        if changes.is_some() && outcome.status == RefreshStatus::Unchanged {
+            outcome.status = RefreshStatus::Success;
+        }
+        let waited_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        outcome.elapsed_ms = outcome.elapsed_ms.saturating_add(waited_ms);
+        RefreshOutcome { features: changes.or(outcome.features.take()), ..outcome }
+    }
+}
 
 impl InFlightDiscoveries {
+    /// Registers that the lists of a source are being read. Ends an earlier reading of the same source, which may hang.
+    fn begin_reading(&self, id: &SourceId) -> (watch::Sender<Option<Option<FeatureOutcome>>>, CancellationToken) {
+        let (sender, changes) = watch::channel(None);
+        let superseded = CancellationToken::new();
+        let began_at = tokio::time::Instant::now();
+        let mut readings = self.reading_lists.lock();
+        let min_time = match readings.get(id) {
+            Some(earlier) => {
+                earlier.superseded.cancel();
+                earlier.min_time.saturating_mul(2).min(MAX_READING_TIME)
+            }
+            None => MIN_READING_TIME,
+        };
+        readings.insert(id.clone(), ListReading { changes, began_at, min_time, superseded: superseded.clone() });
+        (sender, superseded)
+    }
+
+    /// Waits until the lists of a source are not being read, or have been for long enough to be read anew.
+    async fn wait_for_reading(&self, id: &SourceId) {
+        let reading = {
+            let readings = self.reading_lists.lock();
+            readings.get(id).map(|reading| (reading.changes.clone(), reading.began_at + reading.min_time))
+        };
+        if let Some((mut changes, deadline)) = reading {
+            // Ends without a value when the reading is superseded, and at the deadline.
+            let _ = tokio::time::timeout_at(deadline, changes.wait_for(Option::is_some)).await;
+        }
+    }
+
+    /// Removes a reading that has ended, unless another one has taken its place.
+    fn end_reading(&self, id: &SourceId, superseded: &CancellationToken) {
+        let mut readings = self.reading_lists.lock();
+        // Under the lock, because `begin_reading` cancels and replaces under it.
+        if !superseded.is_cancelled() {
+            readings.remove(id);
+        }
+    }
+
     /// Whether there is an announcement that the task has not handled yet; if not, removes the source, and the task
     /// ends. Check and removal happen under one lock, so an announcement in between starts a new task instead of being
     /// lost.
@@ -124,7 +245,9 @@ impl Refresher {
         options: Arc<RegistryOptions>,
         tasks: Tasks,
     ) -> Refresher {
-        let permits = Semaphore::new(options.max_parallel_discoveries.max(1));
+        let max_discoveries = options.max_parallel_discoveries.clamp(1, Semaphore::MAX_PERMITS / 2);
+        let permits = Semaphore::new(max_discoveries);
+        let connection_permits = Semaphore::new(2 * max_discoveries);
         let in_flight = InFlightDiscoveries::default();
         let discoverer = Discoverer {
             state: state.clone(),
@@ -134,7 +257,7 @@ impl Refresher {
             tokenizer_preload: std::sync::Once::new(),
             recording: tokio::sync::Mutex::default(),
         };
-        Refresher { state, monitoring, discoverer, tasks, in_flight, permits }
+        Refresher { state, monitoring, discoverer, tasks, in_flight, permits, connection_permits }
     }
 
     /// See [`Registry::refresh`].
@@ -232,7 +355,13 @@ impl Refresher {
                 // An error means that the run was dropped, which is an end too.
                 let _ = running.wait_for(Option::is_some).await;
             }
-            self.refresh(Refresh { sources: Some(vec![id.clone()]), force: true, ..Refresh::default() }).await;
+            // Another discovery ends the reading: without this wait, a server that announces changes faster than it
+            // lists its prompts would have none.
+            discoveries.wait_for_reading(&id).await;
+            // A list that hangs must not delay the handling of later announcements.
+            let wait_for = RefreshWait::Tools;
+            self.refresh(Refresh { sources: Some(vec![id.clone()]), force: true, wait_for, ..Refresh::default() })
+                .await;
             tokio::time::sleep(MIN_ANNOUNCEMENT_INTERVAL).await;
         }
     }
@@ -258,7 +387,7 @@ impl Refresher {
     /// Whether a refresh contacts a source. Built-in tools are part of this process: reading them contacts nothing.
     fn will_contact(&self, snapshot: &Snapshot, id: &SourceId, force: bool) -> bool {
         let is_server = snapshot.effective_sources.get(id).is_some_and(|source| !source.kind.is_builtin());
-        snapshot.is_enabled(id) && is_server && (force || snapshot.freshness(id, self.state.now()) != Freshness::Fresh)
+        snapshot.is_enabled(id) && is_server && (force || snapshot.is_due(id, self.state.now()))
     }
 
     /// Counts a request for a source's tools as cache hit or miss.
@@ -281,7 +410,7 @@ impl Refresher {
         let Some(source) = snapshot.effective_sources.get(&id).cloned() else {
             let error = match snapshot.invalid_sources.get(&id) {
                 Some(error) => error.clone(),
-                None => ErrorSummary::from_error(&snapshot.unknown_source_error(id.as_str())),
+                None => ErrorSummary::from_error(&snapshot.unknown_source_error(id.as_str(), |_| true)),
             };
             return RefreshOutcome { error: Some(error), ..RefreshOutcome::new(id, RefreshStatus::Failed) };
         };
@@ -296,18 +425,51 @@ impl Refresher {
                 None => RefreshOutcome::new(id, RefreshStatus::Disabled),
             };
         }
-        if !refresh.force && snapshot.freshness(&id, self.state.now()) == Freshness::Fresh {
+        if !refresh.force && !snapshot.is_due(&id, self.state.now()) {
             let outcome = RefreshOutcome { status: RefreshStatus::Fresh, ..self.discoverer.current_outcome(&id, None) };
             self.discoverer.record_fresh_span(&source, &outcome, refresh.requester.trace.as_ref());
             return outcome;
         }
         // The receiver fails only if the registry closes before the discovery ends.
+        let wait_for = refresh.wait_for;
         let mut run = self.clone().join_or_start(&id, source, refresh);
-        let outcome = run.wait_for(Option::is_some).await.ok().and_then(|outcome| outcome.clone());
-        outcome.unwrap_or_else(|| {
-            let error = ErrorSummary::new(Code::ToolUnavailable, "the registry was closed");
-            RefreshOutcome { error: Some(error), ..RefreshOutcome::new(id, RefreshStatus::Failed) }
-        })
+        let run = run.wait_for(Option::is_some).await.ok().and_then(|outcome| outcome.clone());
+        match run {
+            Some(run) => run.wait_for_lists(wait_for).await,
+            None => {
+                let error = ErrorSummary::new(Code::ToolUnavailable, "the registry was closed");
+                RefreshOutcome { error: Some(error), ..RefreshOutcome::new(id, RefreshStatus::Failed) }
+            }
+        }
+    }
+
+    /// Waits for prompts and resources that are being read, each at most `limit` since its tools were recorded. For a
+    /// process that is about to end.
+    pub async fn wait_for_pending_lists(&self, limit: Duration) {
+        self.wait_for_matching_lists(|_| true, limit).await;
+    }
+
+    /// As [`Refresher::wait_for_pending_lists`], for the sources of which no list is known yet. For the first list that a
+    /// client requests.
+    pub async fn wait_for_first_lists(&self, limit: Duration) {
+        let snapshot = self.state.snapshot();
+        let has_none = |id: &SourceId| snapshot.catalog.source(id).is_some_and(|source| source.features.is_none());
+        self.wait_for_matching_lists(has_none, limit).await;
+    }
+
+    /// Waits for the lists of some sources that are being read.
+    async fn wait_for_matching_lists(&self, is_wanted: impl Fn(&SourceId) -> bool, limit: Duration) {
+        let pending: Vec<(ListReceiver, tokio::time::Instant)> = {
+            let reading = self.in_flight.reading_lists.lock();
+            let wanted = reading.iter().filter(|(id, _)| is_wanted(id));
+            wanted.map(|(_, reading)| (reading.changes.clone(), reading.began_at)).collect()
+        };
+        let waits = pending.into_iter().map(async |(mut changes, began_at)| {
+            // Ends without a value when the reading is superseded, and at the limit.
+            let remaining = limit.saturating_sub(began_at.elapsed());
+            let _ = tokio::time::timeout(remaining, changes.wait_for(Option::is_some)).await;
+        });
+        join_all(waits).await;
     }
 
     /// Returns a receiver for the outcome of the running discovery, or of a new one.
@@ -329,20 +491,56 @@ impl Refresher {
         let task = async move {
             // Dropping the discovery when the registry closes ends its connection and child process.
             let discovery = async {
+                // Until the lists are read as well: a connection may be open for them.
+                let connection_permit = refresher.connection_permits.acquire().await;
                 let _permit = refresher.permits.acquire().await;
-                refresher.discoverer.discover(&source, &refresh, &before).await
+                let (outcome, pending) = refresher.discoverer.discover(&source, &refresh, &before).await;
+                (outcome, pending.map(|pending| (pending, connection_permit)))
             };
-            let outcome = shutdown.run_until_cancelled(discovery).await;
-            let mut running = refresher.in_flight.running.lock();
-            // The source may have been declared anew meanwhile, and another discovery started for it: leave that one.
-            if running.get(&source.id).is_some_and(|(declaration, _)| Arc::ptr_eq(declaration, &source)) {
-                running.remove(&source.id);
+            let discovered = shutdown.run_until_cancelled(discovery).await;
+            let (outcome, pending) = discovered.unzip();
+            let pending = pending.flatten();
+            let pending =
+                pending.map(|(pending, permit)| (pending, refresher.in_flight.begin_reading(&source.id), permit));
+            {
+                let mut running = refresher.in_flight.running.lock();
+                // The source may have been declared anew meanwhile, and another discovery started for it: leave that one.
+                if running.get(&source.id).is_some_and(|(declaration, _)| Arc::ptr_eq(declaration, &source)) {
+                    running.remove(&source.id);
+                }
             }
-            drop(running);
+            let lists = pending.as_ref().map(|(_, (changes, _), _)| changes.subscribe());
             // Fails only if every waiting caller has disconnected.
-            let _ = done.send(outcome);
+            let _ = done.send(outcome.map(|outcome| RunOutcome { outcome, lists }));
+            if let Some((pending, (changes, superseded), _permit)) = pending {
+                refresher.read_lists(&source, pending, changes, superseded).await;
+            }
         };
         self.tasks.spawn(tracing::Instrument::instrument(task, span));
         run
+    }
+
+    /// Reads and records prompts and resources after the tools of a discovery. When the registry closes first, that is
+    /// noted for the next process.
+    async fn read_lists(
+        &self,
+        source: &Source,
+        pending: PendingLists,
+        changes: watch::Sender<Option<Option<FeatureOutcome>>>,
+        superseded: CancellationToken,
+    ) {
+        let started_at = pending.origin.started_at;
+        let reading = self.discoverer.record_pending(source, pending);
+        let reading = superseded.run_until_cancelled(reading);
+        match self.tasks.shutdown().run_until_cancelled(reading).await {
+            Some(read) => {
+                // Without changes, the sender is dropped: another discovery reads the lists.
+                if let Some(outcome) = read {
+                    changes.send_replace(Some(outcome));
+                }
+                self.in_flight.end_reading(&source.id, &superseded);
+            }
+            None => self.discoverer.abandon_lists(&source.id, started_at).await,
+        }
     }
 }

@@ -12,6 +12,7 @@ mod open;
 mod access_tokens;
 mod declare;
 mod enable;
+mod precondition;
 
 // Reading sources and tools.
 mod api_requirements;
@@ -29,11 +30,14 @@ mod lockfile;
 mod removed_tools;
 mod tool_versions;
 
+// Restricting all of this to what a principal may see.
+mod visibility;
+
 // Checking and repairing the store.
 mod damage;
 mod verify;
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use tokio::sync::broadcast;
@@ -41,7 +45,7 @@ use tokio_util::sync::DropGuard;
 use toolcrib_catalog::{Catalog, View};
 use toolcrib_core::access::Role;
 use toolcrib_core::inventory::{Actor, Command, Inventory};
-use toolcrib_core::principal::Principal;
+use toolcrib_core::principal::{Principal, PrincipalIdentity};
 use toolcrib_core::{Result, Timestamp};
 
 use crate::call::Dispatcher;
@@ -67,6 +71,7 @@ pub use effective_config::Configuration;
 pub use enable::{EnableOutcome, EnableTarget, EnabledState};
 pub use history::{History, HistoryPage, HistoryQuery, HistoryRecord};
 pub use lockfile::Lockfiles;
+pub use precondition::Precondition;
 pub use removed_tools::{FoundTool, RemovedTool, RemovedToolsPage, RemovedToolsQuery};
 pub use source_view::{ConnectionState, DiscoveryStatus, SourceHealth, SourceView, Sources};
 pub use sources_version::{ListHints, SourcesVersion};
@@ -75,6 +80,7 @@ pub use tool_versions::ToolVersion;
 pub use tool_view::{ExecutionView, ToolView};
 pub use toolcrib_catalog::filter::ToolFilter;
 pub use verify::{StoreMaintenance, Verification};
+pub use visibility::Visibility;
 
 /// One catalogue of tools over a store, with the connections to the sources behind it.
 ///
@@ -97,9 +103,13 @@ pub struct Registry {
     _shutdown_guard: Arc<DropGuard>,
 }
 
-/// Returns a catalogue as a principal may see it.
-fn view_for(principal: &Principal, catalog: Arc<Catalog>) -> View {
-    match principal.role() {
+/// An administrator, who sees everything.
+static UNRESTRICTED: LazyLock<Principal> =
+    LazyLock::new(|| Principal::new(PrincipalIdentity::Local, "toolcrib", Role::Admin));
+
+/// Returns a catalogue as principals of a role may see it.
+fn view_for(role: Role, catalog: Arc<Catalog>) -> View {
+    match role {
         Role::Admin => View::full(catalog),
         Role::Agent | Role::Viewer => View::for_agents(catalog),
     }
@@ -123,14 +133,15 @@ impl Registry {
     /// Returns the current catalogue as a principal may see it: an administrator every tool, everyone else those that are
     /// neither denied nor hidden. Lock-free.
     pub fn view(&self, principal: &Principal) -> View {
-        view_for(principal, self.unrestricted_catalog())
+        view_for(principal.role(), self.unrestricted_catalog())
     }
 
     /// Executes a command and returns the version of the journal afterwards. A command that changes nothing succeeds
     /// and writes nothing. Fails with `CONFLICT` if other processes keep writing, and with `STORE_UNAVAILABLE` while
     /// the journal is damaged or too new.
     pub async fn execute(&self, command: Command, actor: Actor) -> Result<u64> {
-        self.state.execute(command, actor).await
+        self.state.execute(&[command], actor, Precondition::NONE).await?;
+        Ok(self.state.snapshot().inventory.version)
     }
 
     /// Adds a tool of the host program. It needs no configuration and lives as long as this process. Without a handler
@@ -177,7 +188,7 @@ impl Registry {
 
     /// Returns the sources: reads, declares and switches them.
     pub fn sources(&self) -> Sources<'_> {
-        Sources { registry: self }
+        Sources { registry: self, precondition: Precondition::NONE }
     }
 
     /// Returns the refresher, which decides whether tool lists are fresh enough and discovers them.
@@ -187,22 +198,37 @@ impl Registry {
 
     /// Returns the past: records of the journal, discoveries, and tools as they were.
     pub fn history(&self) -> History<'_> {
-        History { registry: self }
+        self.history_for(&UNRESTRICTED)
+    }
+
+    /// Returns the past as a principal may see it.
+    pub fn history_for<'a>(&'a self, principal: &'a Principal) -> History<'a> {
+        History { registry: self, principal }
     }
 
     /// Returns the access tokens.
     pub fn tokens(&self) -> AccessTokens<'_> {
-        AccessTokens { registry: self }
+        AccessTokens { registry: self, precondition: Precondition::NONE }
     }
 
     /// Returns lockfiles of the catalogue, and what changed since one was written.
     pub fn lockfile(&self) -> Lockfiles<'_> {
-        Lockfiles { registry: self }
+        self.lockfile_for(&UNRESTRICTED)
+    }
+
+    /// Returns lockfiles of the catalogue as a principal may see it.
+    pub fn lockfile_for<'a>(&'a self, principal: &'a Principal) -> Lockfiles<'a> {
+        Lockfiles { registry: self, principal }
     }
 
     /// Returns counts of calls, cache lookups and tokens.
     pub fn statistics(&self) -> Statistics<'_> {
-        Statistics { registry: self }
+        self.statistics_for(&UNRESTRICTED)
+    }
+
+    /// Returns the counts that a principal may see.
+    pub fn statistics_for<'a>(&'a self, principal: &'a Principal) -> Statistics<'a> {
+        Statistics { registry: self, principal }
     }
 
     /// Returns the configuration: what applies now, and how to change it.

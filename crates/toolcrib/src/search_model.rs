@@ -44,8 +44,12 @@ pub(crate) fn configured_model(path: &str) -> Arc<LazyModel> {
 }
 
 fn read_file(path: &Path) -> Result<Vec<u8>> {
-    let size = fs::metadata(path).map_err(|error| unreadable(path, &error))?.len();
-    if size > MAX_MODEL_BYTES {
+    let metadata = fs::metadata(path).map_err(|error| unreadable(path, &error))?;
+    // Reading a pipe or a device may never end.
+    if !metadata.is_file() {
+        return Err(unreadable(path, &"it is not a file"));
+    }
+    if metadata.len() > MAX_MODEL_BYTES {
         return Err(unreadable(path, &"it is larger than 1 GiB"));
     }
     fs::read(path).map_err(|error| unreadable(path, &error))

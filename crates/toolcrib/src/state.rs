@@ -28,6 +28,8 @@ use tokio::sync::{MutexGuard, broadcast};
 use toolcrib_catalog::search::embeddings::LazyModel;
 use toolcrib_catalog::{Catalog, CatalogSource};
 use toolcrib_config::{Config, Expose, WarmPolicy};
+use toolcrib_core::features::{FeatureList, RecordedFeatures};
+use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::inventory::{Actor, Command, Declaration, Event, Origin};
 use toolcrib_core::source::SourceSettings;
 use toolcrib_core::{Code, Error, Result, Source, Timestamp};
@@ -36,15 +38,16 @@ use crate::connectors::Connectors;
 use crate::node::NodeId;
 use crate::notice::RegistryNotice;
 use crate::options::{RegistryOptions, Trust};
+use crate::registry::Precondition;
 use crate::search_model::configured_model;
-use crate::store::{Commit, CommitOutcome, DiscoveryCheck, SourceStatus, Store};
+use crate::store::{Commit, CommitOutcome, Measurement, Store};
 use crate::tasks::Tasks;
 
 pub(crate) use damage::{HeadCheck, JournalDamage};
 pub(crate) use journal::{EntryStatus, JournalEntry, READ_BATCH_SIZE};
 pub(crate) use newer_records::NewerRecord;
 pub(crate) use publish::{PrecomputedDelta, WriterState};
-pub(crate) use snapshot::{EnvironmentOverrides, Snapshot};
+pub(crate) use snapshot::{EnvironmentOverrides, Snapshot, list_timeout};
 
 /// The only write path to the journal, and the snapshot that readers see.
 ///
@@ -164,6 +167,19 @@ impl State {
         self.options.clock.now()
     }
 
+    /// Returns the prompts and resources of a source. The first reader after a start reads them from the store. `None` if
+    /// the store has lost them.
+    pub(crate) async fn feature_list(&self, features: &RecordedFeatures) -> Result<Option<Arc<FeatureList>>> {
+        if let Some(list) = features.list() {
+            return Ok(Some(list.clone()));
+        }
+        let list = self.store.features(&[features.summary.fingerprint]).await?.pop().map(Arc::new);
+        if let Some(list) = &list {
+            features.keep(list);
+        }
+        Ok(list)
+    }
+
     /// Sends a notice to every subscriber.
     pub(crate) fn notify(&self, notice: RegistryNotice) {
         // Fails only without subscribers.
@@ -187,39 +203,53 @@ impl State {
             origin,
             definition: crate::secret::keyed_hash(&self.store_key, &definition),
             enabled: source.settings.enabled,
+            enabled_reference: source.settings.references.get("enabled").map(Fingerprint::digest),
         })
     }
 
-    /// Decides and writes a command; returns the version of the journal afterwards.
-    pub(crate) async fn execute(&self, command: Command, actor: Actor) -> Result<u64> {
-        self.write(&actor, None, |writer| writer.inventory.decide(&command)).await?;
-        Ok(self.snapshot().inventory.version)
+    /// Decides commands and writes their events, all or none, if the precondition holds; returns the events. Each command
+    /// is decided on the state before all of them.
+    pub(crate) async fn execute(
+        &self,
+        commands: &[Command],
+        actor: Actor,
+        precondition: Precondition<'_>,
+    ) -> Result<Vec<Event>> {
+        let decide = |writer: &WriterState| {
+            precondition.check(&writer.inventory)?;
+            let events = commands.iter().map(|command| writer.decide(command)).collect::<Result<Vec<_>>>()?;
+            Ok(events.concat())
+        };
+        Ok(match self.write(&actor, None, decide).await? {
+            WriteOutcome::Applied(events) => events,
+            WriteOutcome::Superseded => Vec::new(),
+        })
     }
 
     /// The only write path to the journal: catch up, decide, append, catch up; repeated when another process appended
-    /// meanwhile. `check` is written with the events, in one transaction. `decide` may run several times.
+    /// meanwhile. `measurement` is written with the events, in one transaction. `decide` may run several times.
     pub(crate) async fn write(
         &self,
         actor: &Actor,
-        check: Option<(&DiscoveryCheck, &SourceStatus)>,
+        measurement: Option<Measurement<'_>>,
         decide: impl Fn(&WriterState) -> Result<Vec<Event>>,
     ) -> Result<WriteOutcome> {
         let decide = |writer: &WriterState| {
             writer.ensure_undamaged()?;
             decide(writer)
         };
-        self.write_despite_damage(actor, check, decide).await
+        self.write_despite_damage(actor, measurement, decide).await
     }
 
     /// Like `write`, also on a damaged journal: for the decision to accept the damage.
     pub(crate) async fn write_despite_damage(
         &self,
         actor: &Actor,
-        check: Option<(&DiscoveryCheck, &SourceStatus)>,
+        measurement: Option<Measurement<'_>>,
         decide: impl Fn(&WriterState) -> Result<Vec<Event>>,
     ) -> Result<WriteOutcome> {
         let mut writer = self.writer.lock().await;
-        let written = self.append_locked(&mut writer, actor, check, decide).await;
+        let written = self.append_locked(&mut writer, actor, measurement, decide).await;
         self.release(writer, &written).await;
         written
     }
@@ -240,7 +270,7 @@ impl State {
         &self,
         writer: &mut WriterState,
         actor: &Actor,
-        check: Option<(&DiscoveryCheck, &SourceStatus)>,
+        measurement: Option<Measurement<'_>>,
         decide: impl Fn(&WriterState) -> Result<Vec<Event>>,
     ) -> Result<WriteOutcome> {
         // Each conflict means that another process made progress; 20 in a row are a livelock or a broken store.
@@ -251,13 +281,14 @@ impl State {
                 return Err(newer.to_error());
             }
             let events = decide(writer)?;
-            if events.is_empty() && check.is_none() {
+            if events.is_empty() && measurement.is_none() {
                 return Ok(WriteOutcome::Applied(events));
             }
             // The store rejects the commit if the journal has grown since `inventory` was folded.
             let expected_head = writer.inventory.version;
             let at = self.options.clock.now();
-            let commit = Commit { expected_head, first_seq: writer.next_seq(), at, actor, events: &events, check };
+            let first_seq = writer.next_seq();
+            let commit = Commit { expected_head, first_seq, at, actor, events: &events, measurement };
             let written = match self.store.commit(commit).await? {
                 CommitOutcome::Committed => WriteOutcome::Applied(events),
                 CommitOutcome::Superseded => WriteOutcome::Superseded,
@@ -265,7 +296,7 @@ impl State {
             };
             // The records are read back instead of being applied directly: all processes then derive the same state
             // from the same bytes.
-            writer.statuses_dirty = check.is_some();
+            writer.statuses_dirty = measurement.is_some();
             self.apply_new_records(writer).await?;
             return Ok(written);
         }

@@ -17,7 +17,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
-use toolcrib_core::features::FeatureList;
+use toolcrib_core::features::{FeatureList, FeatureSummary};
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::inventory::{Actor, Event};
 use toolcrib_core::manifest::{PackedManifest, SkippedTool};
@@ -75,6 +75,8 @@ pub trait Store: Send + Sync + std::fmt::Debug {
 
     /// Stores a list of prompts, resources and instructions; replaces a damaged one of the same fingerprint.
     async fn put_features(&self, features: &FeatureList) -> Result<()>;
+    /// Returns the summaries of those of the lists that exist and can be read, in any order. Reads no items.
+    async fn feature_summaries(&self, fingerprints: &[Fingerprint]) -> Result<Vec<FeatureSummary>>;
     /// Returns those of the lists that exist and can be read, in any order.
     async fn features(&self, fingerprints: &[Fingerprint]) -> Result<Vec<FeatureList>>;
 
@@ -222,10 +224,29 @@ pub struct Commit<'a> {
     pub at: Timestamp,
     /// Client or component that causes the events.
     pub actor: &'a Actor,
-    /// New events, in order. May be empty if there is a check.
+    /// New events, in order. May be empty if there is a measurement.
     pub events: &'a [Event],
-    /// Measurement to write with the events: a discovery's check and the resulting status.
-    pub check: Option<(&'a DiscoveryCheck, &'a SourceStatus)>,
+    /// Measurement to write with the events.
+    pub measurement: Option<Measurement<'a>>,
+}
+
+/// Measurement of a source: its status, and the check that led to it.
+#[derive(Debug, Clone, Copy)]
+pub struct Measurement<'a> {
+    /// The source.
+    pub source: &'a SourceId,
+    /// Replaces the stored status, unless a discovery that started later has written one.
+    pub status: &'a SourceStatus,
+    /// `None` for a status that completes that of an earlier check: of a stored status with the same start, only the
+    /// fields of [`SourceStatus::with_lists`] are replaced.
+    pub check: Option<&'a DiscoveryCheck>,
+}
+
+impl<'a> Measurement<'a> {
+    /// Measurement of a discovery that has ended.
+    pub fn from_check(check: &'a DiscoveryCheck, status: &'a SourceStatus) -> Measurement<'a> {
+        Measurement { source: &check.source, status, check: Some(check) }
+    }
 }
 
 impl Commit<'_> {
@@ -306,6 +327,10 @@ pub struct SourceStatus {
     /// Lists of prompts and resources that the last discovery could not read, by method, with the reason.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub failed_lists: Vec<SkippedTool>,
+    /// Set while prompts and resources are being read, which tools do not wait for: time by which that has ended. Later
+    /// than that, the reader ended early.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lists_pending_until: Option<Timestamp>,
     /// Versions (ETag, hash) of the documents that the list was read from, for conditional requests.
     #[serde(rename = "marks")]
     pub document_versions: Option<DocumentVersions>,
@@ -354,6 +379,19 @@ impl From<StoredErrorSummary> for ErrorSummary {
 }
 
 impl SourceStatus {
+    /// Returns this status with the fields about prompts and resources of another one. Other fields may have changed
+    /// while the lists were read, such as by an invalidation.
+    #[must_use]
+    pub fn with_lists(self, completed: &SourceStatus) -> SourceStatus {
+        SourceStatus {
+            hint_ttl_ms: completed.hint_ttl_ms,
+            private: completed.private,
+            failed_lists: completed.failed_lists.clone(),
+            lists_pending_until: completed.lists_pending_until,
+            ..self
+        }
+    }
+
     /// Whether a discovery of the source is running, in any process.
     pub fn is_being_discovered(&self) -> bool {
         self.discovering_until.is_some_and(|until| until > Instant::now())

@@ -31,17 +31,21 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::stream::{self, StreamExt};
 use parking_lot::Mutex;
-use serde_json::value::{RawValue, to_raw_value};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc, watch};
 use toolcrib_config::{Config, ConfiguredSource};
 use toolcrib_core::features::OfferedFeatures;
+use toolcrib_core::json::{parse_exact, plain_text, to_exact_raw};
 use toolcrib_core::source::{SourceKind, SourceSettings, StdioSource};
 use toolcrib_core::{Code, Error, Result, ResultExt, Source, SourceId};
 
 use crate::call::ProgressListener;
-use crate::connector::{CallFailure, Connector, Discovered, Discovery, SourceRequest, ToolCall, ToolResult};
+use crate::connector::{
+    CallFailure, Connector, Discovered, Discovery, FeatureReading, PendingFeatures, SourceRequest, ToolCall, ToolResult,
+};
 use crate::connectors::SourceEvents;
 use crate::{Registry, RegistryOptions};
 
@@ -94,6 +98,7 @@ pub struct ScriptedSource {
 struct ScriptState {
     tools: Vec<Value>,
     features: Option<OfferedFeatures>,
+    list_delay: Option<Duration>,
     failure: Option<Error>,
     delay: Duration,
     reply: Arc<ReplyFn>,
@@ -104,10 +109,11 @@ struct ScriptState {
 impl ScriptedSource {
     /// Creates a source with these tools, given by name or as in an MCP list. Its replies repeat tool and arguments.
     pub fn new(tools: impl IntoIterator<Item = impl Into<Value>>) -> Arc<ScriptedSource> {
-        let reply = Arc::new(|tool: &str, input: &Value| json!(format!("{tool} {input}")).into());
+        let reply = Arc::new(|tool: &str, input: &Value| json!(format!("{tool} {}", plain_text(input))).into());
         let script = ScriptState {
             tools: tool_list(tools),
             features: None,
+            list_delay: None,
             failure: None,
             delay: Duration::ZERO,
             reply,
@@ -145,6 +151,11 @@ impl ScriptedSource {
     /// Replaces the prompts, resources and instructions.
     pub fn set_features(&self, features: OfferedFeatures) {
         self.script.lock().features = Some(features);
+    }
+
+    /// Delays the prompts and resources of every discovery after its tools, by tokio's clock.
+    pub fn set_list_delay(&self, delay: Duration) {
+        self.script.lock().list_delay = Some(delay);
     }
 
     /// Makes discoveries fail, and calls find no connection. Calls fail like those of a server that cannot be reached,
@@ -269,10 +280,19 @@ impl Connector for ScriptedConnector {
         if let Some(error) = self.0.failure() {
             return Err(error);
         }
-        let tools: Result<Vec<Box<RawValue>>, _> = tools.iter().map(to_raw_value).collect();
-        let features = self.0.script.lock().features.clone();
+        let tools: Result<Vec<Box<RawValue>>, _> = tools.iter().map(to_exact_raw).collect();
         let tools = tools.context(Code::Internal, "write a tool")?;
-        Ok(Discovered { tools, features, ..Discovered::default() })
+        let script = self.0.script.lock();
+        let features = script.features.clone();
+        let Some(delay) = script.list_delay else {
+            return Ok(Discovered { tools, features, ..Discovered::default() });
+        };
+        let reading = async move {
+            tokio::time::sleep(delay).await;
+            FeatureReading { offered: features.unwrap_or_default(), is_complete: true, ..FeatureReading::default() }
+        };
+        let pending_features = Some(PendingFeatures(stream::once(reading).boxed()));
+        Ok(Discovered { tools, pending_features, ..Discovered::default() })
     }
 
     async fn call(&self, call: &ToolCall<'_>) -> Result<ToolResult, CallFailure> {
@@ -286,7 +306,7 @@ impl Connector for ScriptedConnector {
         if let Some(error) = self.0.failure() {
             return Err(CallFailure::Unavailable(error));
         }
-        let input = serde_json::from_str(call.arguments.get()).context(Code::Internal, "read the arguments");
+        let input = parse_exact(call.arguments.get()).context(Code::Internal, "read the arguments");
         let reply = self.0.script.lock().reply.clone();
         match reply(call.tool, &input.map_err(CallFailure::Rejected)?) {
             ScriptedReply::Result(value) => {
@@ -334,7 +354,7 @@ fn build_answer(reply: &Value) -> serde_json::Result<Option<ToolResult>> {
         (None, Some(text)) => text_result(text),
         (None, None) => text_result(&reply.to_string()),
     };
-    Ok(ToolResult::parse(to_raw_value(&result)?))
+    Ok(ToolResult::parse(to_exact_raw(&result)?))
 }
 
 /// An MCP result with one text block.

@@ -116,6 +116,7 @@ fn catalog_source(source: &str, tools: &[Box<RawValue>]) -> Arc<CatalogSource> {
         origin: Origin::Config,
         definition,
         enabled: None,
+        enabled_reference: None,
     };
     inventory.apply(&Record { seq: 1, at: Timestamp(0), actor: Actor::new("test"), event });
     let segment = Segment::with_prefix(Arc::new(PackedManifest::new(&manifest).unwrap()));

@@ -13,6 +13,7 @@ mod openapi {
     mod support;
 
     mod documents;
+    mod long_integers;
     mod recorded_documents;
     mod requests;
     mod serialization;

@@ -13,7 +13,7 @@ use toolcrib::core::source::{SourceKind, SourceSettings, StdioSource};
 use toolcrib::core::{Code, Source, SourceId, Timestamp};
 use toolcrib::store::{
     self, CacheCount, CallCount, Commit, CommitOutcome, DiscoveryCheck, ErrorSummary, Lease, MAX_CHECKS_PER_SOURCE,
-    MemoryStore, SourceStatus, SqliteStore, Store, StoredRecord,
+    Measurement, MemoryStore, SourceStatus, SqliteStore, Store, StoredRecord,
 };
 
 /// Generates a test of each property for each store.
@@ -36,6 +36,7 @@ contract![
     a_long_journal_is_read_completely,
     a_commit_with_an_outdated_head_writes_nothing,
     an_older_discovery_is_superseded_by_a_newer_one,
+    a_completed_status_keeps_an_invalidation,
     the_last_status_wins,
     a_status_can_be_invalidated_and_removed,
     the_last_hundred_checks_are_kept,
@@ -91,7 +92,7 @@ async fn a_record_stores_whether_it_is_critical_and_its_minimum_version(test_sto
     let store = test_store.open().await;
     let golden = include_str!("../../toolcrib-core/src/inventory/golden_events.jsonl");
     let events: Vec<Event> = golden.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let commit = Commit { expected_head: 0, first_seq: 1, at: AT, actor: &actor(), events: &events, check: None };
+    let commit = Commit { expected_head: 0, first_seq: 1, at: AT, actor: &actor(), events: &events, measurement: None };
     assert_eq!(store.commit(commit).await.unwrap(), CommitOutcome::Committed);
     let records = test_store.open().await.records(0, usize::MAX).await.unwrap();
     let stored: Vec<(&str, bool, &str)> =
@@ -133,6 +134,20 @@ async fn a_commit_with_an_outdated_head_writes_nothing(test_store: TestStore) {
     assert_eq!(store.checks(&id("b")).await.unwrap(), []);
 }
 
+async fn a_completed_status_keeps_an_invalidation(test_store: TestStore) {
+    let store = test_store.open().await;
+    let pending = SourceStatus { lists_pending_until: Some(AT), ..status_started_at(10) };
+    assert_eq!(commit_check(&*store, 0, check("a", 12), pending).await, CommitOutcome::Committed);
+    store.invalidate(&id("a")).await.unwrap();
+    let completed = SourceStatus { private: true, hint_ttl_ms: Some(5), ..status_started_at(10) };
+    let measurement = Some(Measurement { source: &id("a"), status: &completed, check: None });
+    let commit = Commit { expected_head: 0, first_seq: 1, at: AT, actor: &actor(), events: &[], measurement };
+    assert_eq!(store.commit(commit).await.unwrap(), CommitOutcome::Committed);
+    let expected = SourceStatus { invalidated: true, ..completed };
+    assert_eq!(store.source_statuses().await.unwrap(), BTreeMap::from([(id("a"), expected)]));
+    assert_eq!(store.checks(&id("a")).await.unwrap(), [check("a", 12)]);
+}
+
 async fn an_older_discovery_is_superseded_by_a_newer_one(test_store: TestStore) {
     let store = test_store.open().await;
     assert_eq!(commit_check(&*store, 0, check("a", 12), status_started_at(10)).await, CommitOutcome::Committed);
@@ -146,7 +161,7 @@ async fn an_older_discovery_is_superseded_by_a_newer_one(test_store: TestStore) 
         at: AT,
         actor: &actor(),
         events: &events,
-        check: Some((&older, &status)),
+        measurement: Some(Measurement::from_check(&older, &status)),
     };
     assert_eq!(store.commit(commit).await.unwrap(), CommitOutcome::Superseded);
 
@@ -339,8 +354,14 @@ async fn unusual_text_survives(test_store: TestStore) {
 
     let strange = Actor::new("me\u{0}🦀'");
     let events = [tool_disabled("\u{0}\u{feff}🦀\"")];
-    let commit =
-        Commit { expected_head: 0, first_seq: 1, at: Timestamp(-1), actor: &strange, events: &events, check: None };
+    let commit = Commit {
+        expected_head: 0,
+        first_seq: 1,
+        at: Timestamp(-1),
+        actor: &strange,
+        events: &events,
+        measurement: None,
+    };
     assert_eq!(store.commit(commit).await.unwrap(), CommitOutcome::Committed);
     let records = store.records(0, 10).await.unwrap();
     assert_eq!((&records[0].actor, records[0].at), (&strange, Timestamp(-1)));
@@ -479,14 +500,14 @@ async fn append(store: &dyn Store, expected: u64, tools: &[&str]) -> CommitOutco
             at: AT,
             actor: &actor(),
             events: &events,
-            check: None,
+            measurement: None,
         })
         .await
         .unwrap()
 }
 
 async fn commit_check(store: &dyn Store, expected: u64, check: DiscoveryCheck, status: SourceStatus) -> CommitOutcome {
-    let check = Some((&check, &status));
+    let measurement = Some(Measurement::from_check(&check, &status));
     store
         .commit(Commit {
             expected_head: expected,
@@ -494,7 +515,7 @@ async fn commit_check(store: &dyn Store, expected: u64, check: DiscoveryCheck, s
             at: AT,
             actor: &actor(),
             events: &[],
-            check,
+            measurement,
         })
         .await
         .unwrap()

@@ -30,8 +30,7 @@ impl Catalog {
     /// name if that is unique. Among all tools, whatever a principal may see: for the registry itself and for
     /// administration. What is shown to a client is found by [`View::find`](super::View::find).
     ///
-    /// Shadowed tools are not found. Disabled tools are, and hidden ones by a qualified name: the caller decides what to
-    /// answer for them.
+    /// Shadowed tools are not found. Disabled and hidden ones are: the caller decides what to answer for them.
     /// # Errors
     /// `TOOL_INVALID_INPUT` for malformed and ambiguous names, `TOOL_NOT_IMPLEMENTED` for unknown ones.
     pub fn find(&self, name: &str) -> Result<ToolRef<'_>> {
@@ -97,7 +96,8 @@ impl<'a> VisibleTools<'a> {
     }
 
     /// Returns all visible tools with this original name, or only the built-in one if there is one.
-    /// A built-in tool is what agents see under the bare name, so it is not ambiguous with others of that name.
+    /// A built-in tool is what agents see under the bare name, so it is not ambiguous with others of that name. Hidden
+    /// tools are found only if no other has the name.
     fn find_by_bare_name(self, tool: &str) -> Vec<ToolRef<'a>> {
         let mut found = Vec::new();
         for visible in self.sources() {
@@ -106,12 +106,13 @@ impl<'a> VisibleTools<'a> {
             let position = segment.position_of_original(tool).or_else(|| segment.position_of_name(&name));
             let Some(position) = position.filter(|position| visible.shows(*position)) else { continue };
             let tool = visible.tool(position);
-            if visible.source.options.builtin {
+            if visible.source.options.builtin && tool.verdict() != Verdict::Hide {
                 return vec![tool];
             }
-            if tool.verdict() != Verdict::Hide {
-                found.push(tool);
-            }
+            found.push(tool);
+        }
+        if found.iter().any(|tool| tool.verdict() != Verdict::Hide) {
+            found.retain(|tool| tool.verdict() != Verdict::Hide);
         }
         found
     }

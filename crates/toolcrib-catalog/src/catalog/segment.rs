@@ -70,6 +70,13 @@ pub struct SegmentEntry {
     pub(crate) gemini: CachedProjection,
 }
 
+/// Whether names are in byte order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum NameOrder {
+    Sorted,
+    Unsorted,
+}
+
 /// Parts of a tool that a call needs, parsed once.
 #[derive(Debug)]
 pub struct CallSpec {
@@ -123,21 +130,38 @@ impl Segment {
         // Tools are visited in order of their original names: the first of several that become the same text gets it,
         // the others a hash.
         let mut taken: BTreeSet<ToolName> = BTreeSet::new();
-        let mut entries: Vec<SegmentEntry> = Vec::with_capacity(names.len());
-        for (tool_index, (name, tool)) in names.into_iter().zip(&packed.tools).enumerate() {
+        let unique = names.into_iter().zip(&packed.tools).map(|(name, tool)| {
             let free = is_unchanged(&name, tool) || (!is_taken_unchanged(&name) && taken.insert(name.clone()));
-            let name = if free { name } else { ToolName::with_hash(&prefix, &tool.name) };
-            entries.push(SegmentEntry {
-                name,
-                tool_index,
-                call_spec: OnceLock::new(),
-                mcp_json: OnceLock::new(),
-                openai_strict: CachedProjection::default(),
-                gemini: CachedProjection::default(),
-            });
-        }
+            if free { name } else { ToolName::with_hash(&prefix, &tool.name) }
+        });
+        let names: Vec<ToolName> = unique.collect();
         // The manifest is sorted by original name, so unchanged names are in order already.
-        if !all_unchanged {
+        let order = if all_unchanged { NameOrder::Sorted } else { NameOrder::Unsorted };
+        Segment::with_names(packed, prefix, names, order)
+    }
+
+    /// Returns the tools of the segment for which `is_visible` is true, by their own names. They keep their names in the
+    /// catalogue, and the fingerprint is that of the remaining list.
+    #[must_use]
+    pub fn restrict(&self, is_visible: impl Fn(&str) -> bool) -> Segment {
+        let packed = self.packed.restrict(&is_visible);
+        let positions = self.packed.tools.iter().zip(&self.positions_by_original);
+        let names = positions.filter(|(tool, _)| is_visible(&tool.name)).map(|(_, at)| self.entries[*at].name.clone());
+        Segment::with_names(Arc::new(packed), self.prefix.clone(), names.collect(), NameOrder::Unsorted)
+    }
+
+    /// Builds a segment from the name in the catalogue of each tool of the manifest.
+    fn with_names(packed: Arc<PackedManifest>, prefix: String, names: Vec<ToolName>, order: NameOrder) -> Segment {
+        let entries = names.into_iter().enumerate().map(|(tool_index, name)| SegmentEntry {
+            name,
+            tool_index,
+            call_spec: OnceLock::new(),
+            mcp_json: OnceLock::new(),
+            openai_strict: CachedProjection::default(),
+            gemini: CachedProjection::default(),
+        });
+        let mut entries: Vec<SegmentEntry> = entries.collect();
+        if order == NameOrder::Unsorted {
             entries.sort_by(|a, b| a.name.cmp(&b.name));
         }
         let mut positions_by_original: Vec<usize> = vec![0; entries.len()];

@@ -27,6 +27,7 @@ fn catalog_source(source: &str, builtin: bool, tools: &[&str], rules: &[(&str, V
             origin: Origin::Config,
             definition,
             enabled: None,
+            enabled_reference: None,
         },
         Event::InventoryRecorded {
             source: id.clone(),
@@ -121,13 +122,16 @@ fn names_that_collide_after_sanitizing_stay_unique() {
 }
 
 #[test]
-fn agents_see_neither_hidden_nor_denied_tools_and_people_see_denied_ones() {
+fn agents_see_neither_hidden_nor_denied_tools_and_people_see_both() {
     let rules = [("push", Verdict::Hide), ("pull", Verdict::Deny)];
     let git = catalog_source("git", false, &["add", "push", "pull"], &rules);
     let catalog = Arc::new(Catalog::build(1, vec![git]));
     let people = View::full(catalog.clone());
     assert_eq!(offered_names(&people), ["git__add"]);
-    assert_eq!(people.listed_tools().map(|tool| tool.name().as_str()).collect::<Vec<_>>(), ["git__add", "git__pull"]);
+    let listed: Vec<_> = people.listed_tools().map(|tool| (tool.name().as_str(), tool.verdict())).collect();
+    let expected = [("git__add", Verdict::Allow), ("git__pull", Verdict::Deny), ("git__push", Verdict::Hide)];
+    assert_eq!(listed, expected);
+    assert_eq!(people.find("push").unwrap().verdict(), Verdict::Hide, "people find a hidden tool by its bare name");
     let agents = View::for_agents(catalog.clone());
     assert_eq!(agents.tools().map(|tool| tool.name().as_str()).collect::<Vec<_>>(), ["git__add"]);
     assert!(agents.find("git__pull").is_err() && !agents.render(Format::Json).unwrap().contains("pull"));

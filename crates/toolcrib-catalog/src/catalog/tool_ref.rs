@@ -56,9 +56,9 @@ impl<'a> ToolRef<'a> {
         ToolId { source: self.source().clone(), name: self.original_name().to_owned() }
     }
 
-    /// Whether users who manage tools see it.
+    /// Whether users who manage tools see it: denied and hidden ones too, with their policy.
     pub fn is_listed(&self) -> bool {
-        self.verdict() != Verdict::Hide && !self.is_internal()
+        !self.is_internal()
     }
 
     /// Whether agents see it. Denied tools are left out: every call to them fails, and an agent that saw one would spend

@@ -5,8 +5,8 @@
 //! ```text
 //! catalogue    every tool that is not shadowed by a built-in one
 //! view         those that the principal may see; all of them in a full view
-//! listed       without hidden and internal ones: for users who manage tools
-//! offered      without denied and disabled ones: for agents
+//! listed       without internal ones: for users who manage tools
+//! offered      without hidden, denied and disabled ones: for agents
 //! for models   without those for MCP Apps alone: for search, summaries and provider formats
 //! ```
 //!
@@ -124,7 +124,7 @@ impl View {
         self.mask.as_ref().map_or_else(|| self.catalog.hash(), |mask| mask.hash)
     }
 
-    /// Tools for users who manage them: disabled ones included, hidden and internal ones not.
+    /// Tools for users who manage them: disabled, denied and hidden ones included, internal ones not.
     pub fn listed_tools(&self) -> impl Iterator<Item = ToolRef<'_>> {
         self.tools().filter(ToolRef::is_listed)
     }
@@ -176,12 +176,13 @@ impl View {
         self.visible_sources().map(VisibleSource::tool_count).sum()
     }
 
-    /// Names and original names of all tools that are listed for anyone, in and outside the view. For names that are
+    /// Names and original names of all tools but hidden and internal ones, in and outside the view. For names that are
     /// made up for a list and must not depend on who reads it. What is derived from them is not covered by the key, but by
     /// [`View::catalog_hash`].
     pub fn catalog_names(&self) -> impl Iterator<Item = (&ToolName, &str)> {
         let tools = VisibleTools { catalog: &self.catalog, mask: None }.iter();
-        let tools = tools.filter(|tool| tool.is_listed() && tool.status() == ToolStatus::Active);
+        let tools = tools.filter(|tool| tool.is_listed() && tool.verdict() != Verdict::Hide);
+        let tools = tools.filter(|tool| tool.status() == ToolStatus::Active);
         tools.map(|tool| (tool.name(), tool.original_name()))
     }
 
@@ -190,15 +191,14 @@ impl View {
         self.catalog.hash()
     }
 
-    /// Number of tools of a source that lists show, i.e. without hidden and internal ones.
+    /// Number of tools of a source that lists show, i.e. without internal ones.
     pub fn listed_count(&self, id: &SourceId) -> usize {
         let Some(visible) = self.visible_tools().find_source(id.as_str()) else { return 0 };
-        let options = &visible.source.options;
-        // Without rules every tool is listed. This is the usual case, and a source may have thousands of tools.
-        if options.rules.is_empty() && options.verdicts.is_empty() && options.internal.is_empty() {
+        // Only some built-in tools are internal, and a source may have thousands of tools.
+        if visible.source.options.internal.is_empty() {
             visible.tool_count()
         } else {
-            visible.tools().filter(|tool| tool.verdict() != Verdict::Hide && !tool.is_internal()).count()
+            visible.tools().filter(ToolRef::is_listed).count()
         }
     }
 

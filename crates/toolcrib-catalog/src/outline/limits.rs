@@ -25,7 +25,7 @@ pub fn describe_limits(schema: &Value, items: &Value) -> Vec<String> {
 fn describe_own_limits(schema: &Value) -> Vec<String> {
     let mut limits = Vec::new();
     limits.extend(describe_range(schema));
-    let number = |key: &str| schema.get(key).filter(|value| value.is_number()).map(format_number);
+    let number = |key: &str| schema.get(key).filter(|value| json::as_float(value).is_some()).map(format_number);
     limits.extend(number("multipleOf").map(|step| format!("a multiple of {step}")));
     let count_keywords = [
         ("minLength", "maxLength", "character", "characters"),
@@ -90,7 +90,10 @@ fn describe_count(schema: &Value, min_key: &str, max_key: &str, singular: &str, 
 
 /// A number as written in the schema, truncated.
 fn format_number(number: &Value) -> String {
-    sanitize_truncated(&json::truncated_json(number, MAX_NUMBER_LEN), MAX_NUMBER_LEN)
+    match json::long_integer(number) {
+        Some(digits) => sanitize_truncated(text_prefix(digits, MAX_NUMBER_LEN), MAX_NUMBER_LEN),
+        None => sanitize_truncated(&json::truncated_json(number, MAX_NUMBER_LEN), MAX_NUMBER_LEN),
+    }
 }
 
 #[cfg(test)]
@@ -107,6 +110,8 @@ mod tests {
         };
         check(json!({ "minimum": 1, "maximum": 100 }), "1 to 100");
         check(json!({ "minimum": 0 }), "at least 0");
+        let long = json::parse_integer("123456789012345678901234567890");
+        check(json!({ "minimum": 1, "maximum": long }), "1 to 123456789012345678901234567890");
         check(
             json!({ "exclusiveMinimum": 0, "maximum": 1, "multipleOf": 0.05 }),
             "more than 0, at most 1; a multiple of 0.05",

@@ -226,8 +226,15 @@ impl<'a> SchemaOutliner<'a> {
             let (more_fields, omitted_there) = self.read_named_fields(part, trail);
             omitted += omitted_there;
             for (name, field) in more_fields {
-                if !fields.iter().any(|(known, _)| *known == name) {
-                    fields.push((name, field));
+                match fields.iter_mut().find(|(known, _)| *known == name) {
+                    // A constant of a variant restricts a field that the part describes and requires.
+                    Some((_, known)) => {
+                        known.required |= field.required;
+                        if known.description.is_empty() {
+                            known.description = field.description;
+                        }
+                    }
+                    None => fields.push((name, field)),
                 }
             }
         }
@@ -377,7 +384,9 @@ pub(super) fn text_prefix(text: &str, limit: usize) -> &str {
 /// Formats a value: strings without quotes, others as JSON, truncated.
 fn format_value(value: &Value) -> String {
     match value {
-        Value::String(text) if !text.is_empty() => sanitize_truncated(text_prefix(text, 80), 80),
+        Value::String(text) if !text.is_empty() => {
+            sanitize_truncated(text_prefix(json::long_integer(value).unwrap_or(text), 80), 80)
+        }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => {
             sanitize_truncated(&json::truncated_json(value, BYTES_READ_PER_CHARACTER * 80), 80)
         }

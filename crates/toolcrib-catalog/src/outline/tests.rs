@@ -115,6 +115,10 @@ fn all_variants_of_an_object_are_listed() {
     assert_eq!(nested[0], ["id", "kind cat: kind cat", "kind dog: kind dog", "fish: fins"]);
     assert_eq!(nested[1], ["", "kind cat: kind cat", "kind dog: kind dog"]);
     assert_eq!(nested[2], ["a"]);
+    let part = json!({ "properties": { "kind": { "type": "string", "description": "Which." } }, "required": ["kind"] });
+    let list = list_arguments(&json!({ "properties": { "kind": { "const": "cat" } }, "allOf": [part] }));
+    let [kind] = &list.items[..] else { panic!("{list:?}") };
+    assert_eq!((kind.kind.as_str(), kind.required, kind.description.as_str()), ("always cat", true, "Which."));
     let many: Vec<Value> = (0..120).map(|number| json!({ "properties": { format!("p{number}"): {} } })).collect();
     let list = list_arguments(&json!({ "oneOf": many }));
     assert_eq!((list.variants.len(), list.omitted_variants_note().as_deref()), (100, Some("… (+20 more variants)")));

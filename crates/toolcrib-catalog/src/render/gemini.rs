@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use toolcrib_core::json;
 use toolcrib_core::tool::Tool;
+use toolcrib_schema::type_name;
 
 use super::limits::{self, gemini};
 use super::passthrough::drop_illegal_arguments;
@@ -49,7 +50,7 @@ pub(super) fn project(name: &str, tool: &Tool) -> ProjectedTool {
 /// references.
 fn project_schema(raw: &RawValue) -> (ProjectionResult<Value>, Vec<Loss>) {
     // Each attempt starts from the original schema, with its own counters and losses.
-    let schema: Value = serde_json::from_str(raw.get()).unwrap_or_default();
+    let schema: Value = json::parse_exact(raw.get()).unwrap_or_default();
     let mut result = (Err(Unsupported::new("", "it has no schema")), Vec::new());
     for max_open_references in gemini::REFERENCE_DEPTHS {
         let mut projector = GeminiProjector {
@@ -198,7 +199,7 @@ impl GeminiProjector<'_> {
     fn keep_text_choices(&mut self, keywords: &mut Map<String, Value>, path: &str) {
         let Some(Value::Array(values)) = keywords.get_mut("enum") else { return };
         let count_before = values.len();
-        values.retain(|value| value.as_str().is_some_and(|text| !text.is_empty()));
+        values.retain(|value| type_name(value) == "string" && value != "");
         let count = values.len();
         let path = child_pointer(path, "enum");
         if count < count_before {

@@ -7,6 +7,7 @@
 use std::collections::HashSet;
 
 use serde_json::{Map, Value, json};
+use toolcrib_core::json;
 use toolcrib_schema::declared_types;
 
 use super::projection::{ProjectionContext, ProjectionResult, Unsupported, child_pointer, estimate_size};
@@ -90,7 +91,7 @@ pub(super) fn merge_keywords(
 /// Combines two values of a keyword into `ours`: unions for properties and required names, intersections for types and
 /// choices, the tighter of two bounds. Returns false if they conflict; `ours` is unchanged then, and `theirs` is lost.
 fn join_values(key: &str, ours: &mut Value, theirs: &Value) -> bool {
-    let numbers = ours.as_f64().zip(theirs.as_f64());
+    let numbers = json::as_float(ours).zip(json::as_float(theirs));
     match (key, &mut *ours, theirs) {
         ("properties" | "$defs" | "definitions", Value::Object(ours), Value::Object(theirs)) => {
             // The same property in two parts must satisfy both, which `allOf` expresses; definitions are only looked

@@ -28,7 +28,10 @@ pub(super) fn project(name: &str, tool: &Tool) -> ProjectedTool {
 pub(super) fn project_strict(name: &str, tool: &Tool) -> ProjectedTool {
     let (schema, losses) = strict::project_schema(&tool.listing.input_schema);
     match schema {
-        Ok(schema) => build_function(name, &tool.listing.description, ",\"strict\":true", &schema.to_string(), losses),
+        Ok(schema) => {
+            let schema = json::to_exact_string(&schema).unwrap_or_default();
+            build_function(name, &tool.listing.description, ",\"strict\":true", &schema, losses)
+        }
         Err(unsupported) => ProjectedTool::unsupported(losses, unsupported),
     }
 }

@@ -4,7 +4,7 @@
 
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
-use toolcrib_core::json::RawFields;
+use toolcrib_core::json::{self, RawFields};
 use toolcrib_schema::declared_types;
 
 use super::limits;
@@ -42,7 +42,7 @@ pub(super) fn project_schema(raw: &RawValue, rules: &RootRules) -> (ProjectionRe
     if is_supported(raw, rules) {
         return (Ok(raw.get().to_owned()), Vec::new());
     }
-    let schema: Value = serde_json::from_str(raw.get()).unwrap_or_default();
+    let schema: Value = json::parse_exact(raw.get()).unwrap_or_default();
     let mut context = ProjectionContext::new(&schema, usize::MAX);
     let edited = edit_schema(&schema, rules, &mut context).and_then(|schema| to_bounded_string(&schema));
     (edited, context.into_losses())

@@ -272,7 +272,7 @@ pub(super) fn child_pointer(path: &str, key: &str) -> String {
 
 /// Serialises a schema; fails if references and merges made it too long.
 pub(super) fn to_bounded_string(schema: &Value) -> ProjectionResult<String> {
-    let text = schema.to_string();
+    let text = json::to_exact_string(schema).unwrap_or_default();
     if text.len() > MAX_WRITTEN_BYTES { Err(too_large_error("")) } else { Ok(text) }
 }
 

@@ -17,6 +17,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
+use toolcrib_core::json;
 
 use super::limits::strict as limits;
 use super::projection::{Loss, ProjectionContext, ProjectionResult, Unsupported, child_pointer, object_fields};
@@ -26,7 +27,7 @@ use definitions::StrictDefinition;
 
 /// Projects the input schema, and returns the losses.
 pub(super) fn project_schema(raw: &RawValue) -> (ProjectionResult<Value>, Vec<Loss>) {
-    let schema: Value = serde_json::from_str(raw.get()).unwrap_or_default();
+    let schema: Value = json::parse_exact(raw.get()).unwrap_or_default();
     let mut projector = StrictProjector {
         context: ProjectionContext::new(&schema, limits::MAX_PARTS),
         definitions: BTreeMap::new(),

@@ -3,10 +3,11 @@
 //! module does no I/O.
 //!
 //! A text is the sum of the vectors of its pieces, each weighted by its rarity among the tools: unweighted, frequent
-//! pieces make all descriptions alike. The pieces of the tools are computed once per tool list and model, and kept with
-//! its segment. Their rarities, and the length of each tool's vector, belong to the index of a view; the vectors of the
-//! tools themselves are not stored. The similarity to a query is the sum over the pieces of a tool, so each vector is
-//! multiplied with the query once.
+//! pieces make all descriptions alike. Of a tool, only its name, its source, its title and the first sentence of its
+//! description are compared: a sum over a long description is near to every query. The pieces of the tools are computed
+//! once per tool list and model, and kept with its segment. Their rarities, and the length of each tool's vector, belong
+//! to the index of a view; the vectors of the tools themselves are not stored. The similarity to a query is the sum over
+//! the pieces of a tool, so each vector is multiplied with the query once.
 
 mod model;
 mod tensors;
@@ -17,7 +18,7 @@ use std::sync::OnceLock;
 
 use super::index::SearchIndex;
 use super::tokenize::{self, Word};
-use crate::Segment;
+use crate::{Segment, outline};
 
 pub use model::EmbeddingModel;
 
@@ -25,7 +26,9 @@ pub use model::EmbeddingModel;
 /// stronger signal.
 const SIMILARITY_WEIGHT: f32 = 0.6;
 /// Minimum similarity, in standard deviations above the mean, for a tool without any term match.
-const MIN_STANDARD_DEVIATIONS: f32 = 2.5;
+const MIN_DEVIATIONS_ALONE: f32 = 2.5;
+/// Minimum similarity, in standard deviations above the mean, that supports a tool with nothing but a related word.
+const MIN_DEVIATIONS_BESIDE_RELATED: f32 = 1.0;
 /// Maximum number of pieces per text; the rest of a text is ignored.
 const MAX_PIECES: usize = 128;
 /// Maximum number of tools that are compared. With more, similarity adds nothing to words, and costs more.
@@ -97,10 +100,14 @@ pub(crate) struct SegmentPieces {
 impl SegmentPieces {
     pub(crate) fn build(segment: &Segment, model: &EmbeddingModel) -> SegmentPieces {
         let mut pieces = SegmentPieces { rows: Vec::new(), ends: Vec::with_capacity(segment.entries().len()) };
+        let source_name = split_name(segment.source().as_str());
         for entry in segment.entries() {
+            let mut text = split_name(segment.original_name(entry)) + &source_name;
             // A stored tool that cannot be parsed still has its name.
-            let description = segment.tool(entry).map(|tool| tool.listing.description).unwrap_or_default();
-            let text = format!("{} {description}", split_name(segment.original_name(entry)));
+            if let Ok(listing) = segment.tool(entry).map(|tool| tool.listing) {
+                let (summary, _) = outline::split_first_sentence(&listing.description);
+                text.extend([listing.title.as_deref().unwrap_or_default(), " ", summary]);
+            }
             pieces.rows.extend(model.distinct_rows(&text, MAX_PIECES));
             pieces.ends.push(pieces.rows.len() as u32);
         }
@@ -151,8 +158,7 @@ impl SemanticIndex {
         }
         let mut products = vec![0.0_f32; model.rows()];
         for row in &self.used_rows {
-            let product: f32 = model.vector(*row).iter().zip(&query).map(|(a, b)| a * b).sum();
-            products[*row as usize] = product * self.rarities[*row as usize];
+            products[*row as usize] = dot_product(model.vector(*row), &query) * self.rarities[*row as usize];
         }
         let mut similarities = vec![0.0; index.len()];
         for_each_tool(index, model, |tool, rows| {
@@ -164,29 +170,49 @@ impl SemanticIndex {
     }
 }
 
-/// Adds similarity to the term scores, both scaled to standard deviations so that they are comparable.
-pub(super) fn add_similarity(index: &SearchIndex, model: &EmbeddingModel, text: &str, scores: &mut [f32]) {
-    if index.len() > MAX_COMPARED_TOOLS {
-        return;
-    }
-    let Some(similarities) = index.semantic(model).and_then(|semantic| semantic.similarities(index, model, text))
-    else {
-        return;
-    };
-    let (mean, deviation) = mean_and_deviation(&similarities);
-    if deviation <= f32::EPSILON {
-        return;
-    }
-    // Without any term match the deviation of the scores is 0; similarity alone then decides.
-    let unit = Some(mean_and_deviation(scores).1).filter(|unit| *unit > f32::EPSILON).unwrap_or(1.0);
-    for (score, similarity) in scores.iter_mut().zip(similarities) {
-        let deviations = (similarity - mean) / deviation;
-        if *score > 0.0 {
-            // Stays positive, so that a dissimilar tool with a term match is not dropped.
-            *score = (*score + SIMILARITY_WEIGHT * unit * deviations).max(f32::MIN_POSITIVE);
-        } else if deviations > MIN_STANDARD_DEVIATIONS {
-            *score = SIMILARITY_WEIGHT * unit * deviations;
+/// Similarity of the tools of an index to a query. Without a model, none is similar.
+#[derive(Debug, Default)]
+pub(super) struct QuerySimilarity {
+    /// Similarity by tool number, in standard deviations above the mean; empty if nothing can be compared.
+    deviations: Vec<f32>,
+}
+
+impl QuerySimilarity {
+    pub(super) fn measure(index: &SearchIndex, model: &EmbeddingModel, text: &str) -> QuerySimilarity {
+        if index.len() > MAX_COMPARED_TOOLS {
+            return QuerySimilarity::default();
         }
+        let semantic = index.semantic(model);
+        let mut deviations =
+            semantic.and_then(|semantic| semantic.similarities(index, model, text)).unwrap_or_default();
+        let (mean, deviation) = mean_and_deviation(&deviations);
+        if deviation <= f32::EPSILON {
+            return QuerySimilarity::default();
+        }
+        deviations.iter_mut().for_each(|similarity| *similarity = (*similarity - mean) / deviation);
+        QuerySimilarity { deviations }
+    }
+
+    /// Adds similarity to the term scores, both scaled to standard deviations so that they are comparable.
+    pub(super) fn add_scores(&self, scores: &mut [f32]) {
+        if self.deviations.is_empty() {
+            return;
+        }
+        // Without any term match the deviation of the scores is 0; similarity alone then decides.
+        let unit = Some(mean_and_deviation(scores).1).filter(|unit| *unit > f32::EPSILON).unwrap_or(1.0);
+        for (score, deviations) in scores.iter_mut().zip(&self.deviations) {
+            if *score > 0.0 {
+                // Stays positive, so that a dissimilar tool with a term match is not dropped.
+                *score = (*score + SIMILARITY_WEIGHT * unit * deviations).max(f32::MIN_POSITIVE);
+            } else if *deviations > MIN_DEVIATIONS_ALONE {
+                *score = SIMILARITY_WEIGHT * unit * deviations;
+            }
+        }
+    }
+
+    /// Whether similarity supports a tool that otherwise only a related word explains.
+    pub(super) fn supports(&self, tool: u32) -> bool {
+        self.deviations.get(tool as usize).is_some_and(|deviations| *deviations >= MIN_DEVIATIONS_BESIDE_RELATED)
     }
 }
 
@@ -205,8 +231,23 @@ fn weighted_sum(model: &EmbeddingModel, rows: &[u32], rarities: &[f32]) -> Vec<f
     sum
 }
 
+/// Sum of the products, in several sums side by side: a single one would wait for each addition.
+fn dot_product(a: &[f32], b: &[f32]) -> f32 {
+    const LANES: usize = 16;
+    let (a, a_rest) = a.as_chunks::<LANES>();
+    let (b, b_rest) = b.as_chunks::<LANES>();
+    let mut sums = [0.0_f32; LANES];
+    for (a, b) in a.iter().zip(b) {
+        for lane in 0..LANES {
+            sums[lane] += a[lane] * b[lane];
+        }
+    }
+    let rest: f32 = a_rest.iter().zip(b_rest).map(|(a, b)| a * b).sum();
+    sums.iter().sum::<f32>() + rest
+}
+
 fn length(vector: &[f32]) -> f32 {
-    vector.iter().map(|value| value * value).sum::<f32>().sqrt()
+    dot_product(vector, vector).sqrt()
 }
 
 /// Splits an identifier into words separated by spaces.

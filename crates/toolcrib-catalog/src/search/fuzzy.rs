@@ -40,6 +40,7 @@ pub(super) fn correct_words<'a>(index: &'a SearchIndex, parsed: &ParsedQuery<'_>
                     stats,
                     weight: TYPO_WEIGHT * stats.rarity,
                     is_minor: false,
+                    is_correction: true,
                     replaced_term: 0,
                 });
             }

@@ -1,7 +1,7 @@
 //! Tokenized query: its terms, related terms (synonyms) and adjacent pairs. Independent of any catalogue. A query may
 //! be a tool name, some keywords, or a whole task that an agent pasted; the bounds are for the last.
 
-use super::query_text::{self, StatedSource};
+use super::query_text::{self, QueryWord, StatedSource};
 use super::tokenize::{self, Word};
 use super::vocabulary::vocabulary;
 
@@ -58,47 +58,43 @@ impl<'a> ParsedQuery<'a> {
     pub(super) fn parse(text: &'a str) -> ParsedQuery<'a> {
         let mut parsed =
             ParsedQuery { text: &text[..text.floor_char_boundary(MAX_QUERY_BYTES)], ..ParsedQuery::default() };
-        parsed.add_words(|word| !vocabulary().is_stop_word(word));
+        let words = query_text::words(parsed.text);
+        parsed.add_words(&words, |word| !vocabulary().is_stop_word(word));
         if parsed.terms.is_empty() {
             // One stop word alone may be meant literally (`who`); several of them say nothing.
-            parsed.add_words(|_| true);
+            parsed.add_words(&words, |_| true);
             if parsed.terms.len() > 1 {
                 parsed = ParsedQuery { text: parsed.text, ..ParsedQuery::default() };
             }
         }
         parsed.add_related();
-        parsed.is_question = query_text::is_question(parsed.text);
-        parsed.is_foreign = query_text::is_foreign(parsed.text);
-        parsed.stated_sources = query_text::stated_sources(parsed.text);
+        parsed.is_question = query_text::is_question(&words);
+        parsed.is_foreign = query_text::is_foreign(&words);
+        parsed.stated_sources = query_text::stated_sources(&words);
         parsed
     }
 
     /// Adds all words that `is_significant` accepts.
-    fn add_words(&mut self, is_significant: impl Fn(&str) -> bool) {
-        let text = self.text;
-        let mut has_words = false;
-        for chunk in query_text::chunks(text).filter(|chunk| !chunk.is_value) {
-            tokenize::for_each_word(chunk.text, |word| has_words |= is_significant(&word.whole));
-        }
+    fn add_words(&mut self, words: &[QueryWord], is_significant: impl Fn(&str) -> bool) {
+        let significant: Vec<&QueryWord> = words.iter().filter(|word| is_significant(word.whole())).collect();
+        let has_words = significant.iter().any(|word| !word.is_value);
         let mut previous = None;
-        for chunk in query_text::chunks(text) {
-            let share = if chunk.is_value && has_words { VALUE_WEIGHT } else { 1.0 };
-            tokenize::for_each_word(chunk.text, |Word { whole, parts }| {
-                if self.terms.len() >= MAX_QUERY_TERMS || !is_significant(&whole) {
-                    return;
-                }
-                // The parts of a compound word are terms too, but only the whole word is part of pairs.
-                let key = self.add_term(&whole, share);
-                parts.iter().for_each(|part| {
-                    self.add_term(part, share);
-                });
-                if let Some(previous) = previous.replace(key)
-                    && !self.pairs.contains(&(previous, key))
-                {
-                    self.pairs.push((previous, key));
-                }
-                self.words.push(whole);
+        for QueryWord { word: Word { whole, parts }, is_value } in significant {
+            if self.terms.len() >= MAX_QUERY_TERMS {
+                break;
+            }
+            let share = if *is_value && has_words { VALUE_WEIGHT } else { 1.0 };
+            // The parts of a compound word are terms too, but only the whole word is part of pairs.
+            let key = self.add_term(whole, share);
+            parts.iter().for_each(|part| {
+                self.add_term(part, share);
             });
+            if let Some(previous) = previous.replace(key)
+                && !self.pairs.contains(&(previous, key))
+            {
+                self.pairs.push((previous, key));
+            }
+            self.words.push(whole.clone());
         }
     }
 

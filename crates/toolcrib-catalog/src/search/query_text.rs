@@ -42,18 +42,33 @@ pub(super) struct StatedSource {
     pub(super) is_explicit: bool,
 }
 
+/// A word of a query.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct QueryWord {
+    pub(super) word: Word,
+    /// Whether it belongs to a value, see [`QueryChunk::is_value`].
+    pub(super) is_value: bool,
+}
+
+impl QueryWord {
+    /// The word in lower case, not stemmed.
+    pub(super) fn whole(&self) -> &str {
+        &self.word.whole
+    }
+}
+
 /// Parts of a word of a query, as written between white space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct QueryChunk<'a> {
-    pub(super) text: &'a str,
+struct QueryChunk<'a> {
+    text: &'a str,
     /// Whether it is a value: a number, a date, a path or an address. Values seldom occur in tool descriptions, and where
     /// they do it is by chance.
-    pub(super) is_value: bool,
+    is_value: bool,
 }
 
 /// Splits a query at white space. A URL counts as two chunks, since its host often names a service; so does a path with
 /// its file extension, which tells the kind of file.
-pub(super) fn chunks(text: &str) -> impl Iterator<Item = QueryChunk<'_>> {
+fn chunks(text: &str) -> impl Iterator<Item = QueryChunk<'_>> {
     text.split_whitespace().flat_map(|chunk| {
         let plain = |text| QueryChunk { text, is_value: false };
         let value = |text| QueryChunk { text, is_value: true };
@@ -71,15 +86,26 @@ pub(super) fn chunks(text: &str) -> impl Iterator<Item = QueryChunk<'_>> {
     })
 }
 
+/// Splits a query into its words, in order.
+pub(super) fn words(text: &str) -> Vec<QueryWord> {
+    let mut words = Vec::new();
+    for QueryChunk { text, is_value } in chunks(text) {
+        tokenize::for_each_word(text, |word| words.push(QueryWord { word, is_value }));
+    }
+    words
+}
+
 /// Whether a query asks for something to be shown.
-pub(super) fn is_question(text: &str) -> bool {
-    let words: Vec<String> = lower_words(text).take(QUESTION_PREFIX_WORDS).collect();
-    let asks_quantity = words.windows(2).any(|pair| pair[0] == "how" && matches!(pair[1].as_str(), "many" | "much"));
-    asks_quantity || words.iter().any(|word| QUESTION_WORDS.contains(&word.as_str()))
+pub(super) fn is_question(words: &[QueryWord]) -> bool {
+    let words = &words[..words.len().min(QUESTION_PREFIX_WORDS)];
+    let mut pairs = words.iter().zip(words.iter().skip(1));
+    let asks_quantity =
+        pairs.any(|(first, second)| first.whole() == "how" && matches!(second.whole(), "many" | "much"));
+    asks_quantity || words.iter().any(|word| QUESTION_WORDS.contains(&word.whole()))
 }
 
 /// Whether a query has a word of another language than English: a common one, or one in Latin letters with an accent.
-pub(super) fn is_foreign(text: &str) -> bool {
+pub(super) fn is_foreign(words: &[QueryWord]) -> bool {
     static FOREIGN: OnceLock<HashSet<&'static str>> = OnceLock::new();
     let foreign = FOREIGN.get_or_init(|| FOREIGN_WORDS.split_whitespace().collect());
     let has_accent = |word: &str| {
@@ -87,18 +113,13 @@ pub(super) fn is_foreign(text: &str) -> bool {
         word.chars().any(|letter| matches!(letter, '\u{c0}'..='\u{24f}'))
             && word.chars().any(|letter| letter.is_ascii())
     };
-    lower_words(text).any(|word| foreign.contains(word.as_str()) || has_accent(&word))
+    words.iter().map(QueryWord::whole).any(|word| foreign.contains(word) || has_accent(word))
 }
 
 /// Candidates for sources that a query states, longest first at each position.
-pub(super) fn stated_sources(text: &str) -> Vec<StatedSource> {
-    let mut words = Vec::new();
-    tokenize::for_each_word(text, |Word { whole, .. }| {
-        if words.len() < MAX_STATED_WORDS {
-            words.push(whole);
-        }
-    });
-    let word = |position: usize| words.get(position).map(String::as_str).unwrap_or_default();
+pub(super) fn stated_sources(words: &[QueryWord]) -> Vec<StatedSource> {
+    let words = &words[..words.len().min(MAX_STATED_WORDS)];
+    let word = |position: usize| words.get(position).map(QueryWord::whole).unwrap_or_default();
     let mut stated = Vec::new();
     for position in 0..words.len() {
         if !SOURCE_PREPOSITIONS.contains(&word(position)) {
@@ -107,7 +128,8 @@ pub(super) fn stated_sources(text: &str) -> Vec<StatedSource> {
         let start = position + 1 + usize::from(ARTICLES.contains(&word(position + 1)));
         for end in (start + 1..=(start + MAX_SOURCE_WORDS).min(words.len())).rev() {
             let is_explicit = SOURCE_NOUNS.contains(&word(end));
-            stated.push(StatedSource { name: words[start..end].concat(), is_explicit });
+            let name = words[start..end].iter().map(QueryWord::whole).collect();
+            stated.push(StatedSource { name, is_explicit });
         }
     }
     stated
@@ -120,11 +142,6 @@ pub(super) fn quoted_names(text: &str) -> impl Iterator<Item = &str> {
     let closed = parts.len() - usize::from(parts.len().is_multiple_of(2));
     let inside = (1..closed).step_by(2).map(move |part| parts[part]);
     inside.map(|name| name.split('(').next().unwrap_or_default().trim()).filter(|name| !name.is_empty())
-}
-
-/// Words of a text in lower case, split at everything but letters and digits.
-fn lower_words(text: &str) -> impl Iterator<Item = String> {
-    text.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty()).map(str::to_lowercase)
 }
 
 /// Whether a chunk is a number, an amount, a date or a time.
@@ -183,10 +200,10 @@ mod tests {
     #[test]
     fn questions_are_recognised() {
         for text in ["who wrote this?", "Which branches exist", "please show me orders", "how many users are there"] {
-            assert!(is_question(text), "{text}");
+            assert!(is_question(&words(text)), "{text}");
         }
         for text in ["create an issue", "how to deploy", "delete the item that we list", ""] {
-            assert!(!is_question(text), "{text}");
+            assert!(!is_question(&words(text)), "{text}");
         }
     }
 
@@ -195,17 +212,17 @@ mod tests {
         for text in
             ["wetter morgen", "crear evento", "météo demain", "chercher un fichier", "datei löschen", "crea lista"]
         {
-            assert!(is_foreign(text), "{text}");
+            assert!(is_foreign(&words(text)), "{text}");
         }
         for text in ["calender evnts", "send an emial", "wether forcast", "поисск", "list agenda items"] {
-            assert!(!is_foreign(text), "{text}");
+            assert!(!is_foreign(&words(text)), "{text}");
         }
     }
 
     #[test]
     fn stated_sources_and_names_in_backticks_are_read() {
         let names = |text: &str| -> Vec<(String, bool)> {
-            stated_sources(text).into_iter().map(|stated| (stated.name, stated.is_explicit)).collect()
+            stated_sources(&words(text)).into_iter().map(|stated| (stated.name, stated.is_explicit)).collect()
         };
         assert!(names("list issues in github").contains(&("github".to_owned(), false)));
         assert!(names("post from the Google Maps server").contains(&("googlemaps".to_owned(), true)));

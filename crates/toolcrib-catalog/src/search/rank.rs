@@ -7,12 +7,12 @@
 
 use std::cmp::Ordering;
 
-use super::embeddings::EmbeddingModel;
+use super::embeddings::{EmbeddingModel, QuerySimilarity};
 use super::index::SearchIndex;
 use super::parsed_query::ParsedQuery;
 use super::query_text::StatedSource;
 use super::resolved_query::{ResolvedQuery, ResolvedTerm};
-use super::{Query, duplicates, embeddings, fuzzy, name_match, rerank, strength};
+use super::{Query, duplicates, fuzzy, name_match, rerank, strength};
 
 /// Minimum number of tools that the reranking pass considers.
 const MIN_CANDIDATES: usize = 150;
@@ -59,9 +59,8 @@ pub(super) fn rank_tools(index: &SearchIndex, query: &Query, model: Option<&Embe
     add_term_scores(index, &resolved.terms, &mut scores);
     fuzzy::add_substring_scores(index, &parsed, &mut scores);
     let related_only = RelatedOnly::add_scores(index, &resolved.related, &mut scores);
-    if let Some(model) = model {
-        embeddings::add_similarity(index, model, parsed.text, &mut scores);
-    }
+    let similarity = model.map(|model| QuerySimilarity::measure(index, model, parsed.text)).unwrap_or_default();
+    similarity.add_scores(&mut scores);
     boost_stated_sources(index, &parsed, &mut scores);
     let named = name_match::match_names(index, &parsed);
     for &tool in named.keys() {
@@ -85,7 +84,8 @@ pub(super) fn rank_tools(index: &SearchIndex, query: &Query, model: Option<&Embe
         best.extend(named.filter(|named| named.score > 0.0 && compare_scores(&last, named) == Ordering::Less));
     }
     // Refine their order.
-    let comes_last = |tool: u32| related_only.is_single(tool) && !named.contains_key(&tool);
+    let comes_last =
+        |tool: u32| related_only.is_single(tool) && !similarity.supports(tool) && !named.contains_key(&tool);
     rerank::rerank(index, &parsed, &resolved, &comes_last, &mut best);
     name_match::boost_named(&named, &mut best);
     let hits = duplicates::collapse_duplicates(index, best, &named, limit);
@@ -117,43 +117,64 @@ fn boost_stated_sources(index: &SearchIndex, parsed: &ParsedQuery<'_>, scores: &
     }
 }
 
-/// Tools that only related words of a query explain.
+/// Tools that only related words of a query explain. Empty lists if the query has no related words.
+#[derive(Debug, Default)]
 struct RelatedOnly {
-    /// Bits of the query words that have a related word in a tool without any word of the query; 0 for other tools.
-    words: Vec<u64>,
+    /// Whether a tool has a word of the query itself.
+    is_direct: Vec<bool>,
+    /// Which word of the query a tool has related words of: [`RelatedOnly::NO_WORD`], the position of a single word, or
+    /// [`RelatedOnly::SEVERAL_WORDS`].
+    related_word: Vec<u8>,
 }
 
 impl RelatedOnly {
+    const NO_WORD: u8 = u8::MAX;
+    const SEVERAL_WORDS: u8 = u8::MAX - 1;
+
     /// Adds the scores of the related words to those of the words themselves.
     fn add_scores(index: &SearchIndex, related: &[ResolvedTerm<'_>], scores: &mut [f32]) -> RelatedOnly {
-        let is_direct: Vec<bool> = scores.iter().map(|score| *score > 0.0).collect();
-        let mut words = vec![0_u64; scores.len()];
+        if related.is_empty() {
+            return RelatedOnly::default();
+        }
+        let is_direct = scores.iter().map(|score| *score > 0.0).collect();
+        let mut related_word = vec![RelatedOnly::NO_WORD; scores.len()];
         for ResolvedTerm { stats, weight, replaced_term, .. } in related {
-            let bit = 1_u64 << (replaced_term % 64);
+            let word = u8::try_from(*replaced_term).unwrap_or(u8::MAX).min(RelatedOnly::SEVERAL_WORDS - 1);
+            // Many postings, in no predictable order: the choice is one of values, without a branch.
             index.for_each_posting(stats, |tool, impact| {
                 scores[tool as usize] += weight * impact;
-                if !is_direct[tool as usize] {
-                    words[tool as usize] |= bit;
-                }
+                let known = &mut related_word[tool as usize];
+                let is_same = (*known == RelatedOnly::NO_WORD) | (*known == word);
+                *known = if is_same { word } else { RelatedOnly::SEVERAL_WORDS };
             });
         }
-        RelatedOnly { words }
+        RelatedOnly { is_direct, related_word }
     }
 
     /// Number of tools with a positive score that have no word of the query themselves.
     fn count(&self, scores: &[f32]) -> usize {
-        self.words.iter().zip(scores).filter(|(words, score)| **words != 0 && **score > 0.0).count()
+        let tools = self.is_direct.iter().zip(&self.related_word).zip(scores);
+        tools
+            .filter(|((is_direct, word), score)| !**is_direct & (**word != RelatedOnly::NO_WORD) & (**score > 0.0))
+            .count()
+    }
+
+    /// The related word of a tool that has no word of the query itself.
+    fn related_word(&self, tool: u32) -> Option<u8> {
+        let is_direct = *self.is_direct.get(tool as usize)?;
+        let word = *self.related_word.get(tool as usize)?;
+        (!is_direct && word != RelatedOnly::NO_WORD).then_some(word)
     }
 
     /// Whether a tool has no word of the query itself.
     fn contains(&self, tool: u32) -> bool {
-        self.words.get(tool as usize).is_some_and(|words| *words != 0)
+        self.related_word(tool).is_some()
     }
 
     /// Whether a tool has words related to a single one of the query. Two of them support each other, so that such a
     /// tool is not put behind others; measured, that would lose more than it gains.
     fn is_single(&self, tool: u32) -> bool {
-        self.words.get(tool as usize).is_some_and(|words| words.count_ones() == 1)
+        self.related_word(tool).is_some_and(|word| word != RelatedOnly::SEVERAL_WORDS)
     }
 }
 

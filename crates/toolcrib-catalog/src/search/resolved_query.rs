@@ -22,6 +22,8 @@ pub(super) struct ResolvedTerm<'a> {
     pub(super) weight: f32,
     /// Whether it weighs less than an ordinary word of the query: a framing word, a number, a part of a path.
     pub(super) is_minor: bool,
+    /// Whether it replaces a misspelled word of the query.
+    pub(super) is_correction: bool,
     /// Position among the terms of the query of the one that a related term replaces; 0 for the terms themselves.
     pub(super) replaced_term: usize,
 }
@@ -36,6 +38,7 @@ impl<'a> ResolvedQuery<'a> {
                 stats,
                 weight: term.weight * stats.rarity,
                 is_minor: term.weight < 1.0,
+                is_correction: false,
                 replaced_term: 0,
             })
         };
@@ -48,6 +51,7 @@ impl<'a> ResolvedQuery<'a> {
                 stats,
                 weight: related.weight * rarity,
                 is_minor: true,
+                is_correction: false,
                 replaced_term: related.term_index,
             })
         });

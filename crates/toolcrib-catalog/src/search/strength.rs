@@ -15,6 +15,8 @@ const MIN_SHARE: f32 = 0.2;
 const COMPARED_TERMS: usize = 3;
 /// Number of words in common that make a hit strong.
 const MIN_COMMON_TERMS: usize = 2;
+/// Share below which a hit is weak that has only one word in common, in its name.
+const MIN_SHARE_IN_NAME: f32 = 0.15;
 /// Share below which a hit is weak however many words it has in common.
 const MIN_SHARE_OF_MANY: f32 = 0.1;
 
@@ -43,15 +45,20 @@ pub(super) fn are_weak<'h>(
             score += term.weight * impact;
             if impact > 0.0 && term.weight > 0.0 && !term.is_minor {
                 common += 1;
-                is_in_name |= index.forward_index().name_terms(tool).contains(&term.stats.number);
+                // A corrected word is a guess: `plants` is near `plans`.
+                is_in_name |=
+                    !term.is_correction && index.forward_index().name_terms(tool).contains(&term.stats.number);
             }
         }
         let share = if best_possible > 0.0 { score / best_possible } else { 0.0 };
-        if common >= MIN_COMMON_TERMS.min(content_terms.max(1)) || is_in_name {
-            share >= MIN_SHARE_OF_MANY
+        let min_share = if common >= MIN_COMMON_TERMS.min(content_terms.max(1)) {
+            MIN_SHARE_OF_MANY
+        } else if is_in_name {
+            MIN_SHARE_IN_NAME
         } else {
-            share >= MIN_SHARE
-        }
+            MIN_SHARE
+        };
+        share >= min_share
     };
     !hits.any(|(hit, name_match)| name_match.is_some() || is_strong(hit.scored.tool))
 }

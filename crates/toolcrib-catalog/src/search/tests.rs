@@ -248,6 +248,11 @@ fn weak_matches_are_called_so() {
     for text in ["run a command", "create an issue in my repository", "send_email", "email Ann about lunch", "cat"] {
         assert_eq!(hint(text), None, "{text}");
     }
+    // `plants` is near `plans`, which is a guess; `plnas` alone is a slip.
+    let view = build_view(vec![test_source("planner", &[("list_plans", "List the plans of a team.")])]);
+    for (text, expected) in [("water my plants", Some(WEAK_MATCHES_HINT)), ("list plants", None), ("plnas", None)] {
+        assert_eq!(view.search(&Query::new(text)).hint.as_deref(), expected, "{text}");
+    }
     assert!(hint("zebra").unwrap().starts_with("no tool matches"));
 }
 
@@ -291,6 +296,8 @@ fn a_stated_source_is_preferred() {
         ("using jira, create a ticket", "jira"),
         ("search tickets from the my desk server", "my_desk"),
         ("create a ticket with a title on alpha", "alpha"),
+        ("in jira, create a ticket", "jira"),
+        ("jira: search tickets", "jira"),
     ] {
         let found = found_names(&view, &Query::new(text));
         assert!(found[0].starts_with(source), "{text}: {found:?}");
@@ -504,4 +511,24 @@ fn similar_meaning_is_found_without_a_common_word() {
     let broken =
         Catalog::build(1, vec![source]).with_search_model(Some(Arc::new(embeddings::LazyModel::new("x", || None))));
     assert_eq!(View::full(Arc::new(broken)).search(&query).hits, []);
+}
+
+#[test]
+fn similarity_compares_names_and_first_sentences_and_supports_related_words() {
+    let tokenizer = r#"{"model":{"type":"WordPiece","vocab":{"umbrella":0,"breeze":1,"mail":2,"issue":3}}}"#;
+    let many: Vec<(String, String)> = (0..30).map(|number| (format!("mail_{number}"), "An issue".to_owned())).collect();
+    let mut tools: Vec<(&str, &str)> = many.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+    // `umbrella` is related to `weather`, and near `breeze` in the model.
+    tools.push(("outlook", "Weather and breeze."));
+    tools.push(("sheet", "An issue. A breeze, a breeze, a breeze."));
+    let view = build_view(vec![test_source("s", &tools)]);
+    let model = tiny_model(tokenizer);
+    // Only what the first sentence says is compared.
+    let results = view.search_with_model(&Query::new("umbrella"), &model);
+    let names: Vec<&str> = results.hits.iter().map(|hit| hit.name.as_str()).collect();
+    assert_eq!(names, ["s__outlook"]);
+    // Behind the tools with a word of the query, unless it is similar.
+    let query = Query::new("umbrella mail").with_limit(0);
+    assert_eq!(found_names(&view, &query).last().map(String::as_str), Some("s__outlook"));
+    assert_eq!(view.search_with_model(&query, &model).hits[0].name.as_str(), "s__outlook");
 }

@@ -124,7 +124,7 @@ async fn add(session: &CliSession, source: &Source) -> Result<CommandOutcome> {
         common.hint(&format!("`{id}` had another declaration, which is replaced"));
     }
     // Discover even if the same source was discovered a moment ago: the user wants to see its current tools.
-    let refresh = session.registry.refresher().refresh_one(id, Refresh { force: true, ..Refresh::default() });
+    let refresh = session.registry.refresher().refresh_one(id, Refresh { force: true, ..Refresh::brief() });
     let outcome = progress::show_progress(&session.registry, common.quiet, refresh).await?;
     // Read after the refresh, because the report shows the status that it led to.
     let view =

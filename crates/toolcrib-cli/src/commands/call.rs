@@ -20,6 +20,7 @@ use serde_json::{Map, Value};
 use toolcrib::call::CallDeadline;
 use toolcrib::connector::{NOTES_KEY, PAGINATION_KEY};
 use toolcrib::core::ResultExt;
+use toolcrib::core::json::parse_exact;
 use toolcrib::core::text::sanitize;
 use toolcrib::schema::parse_typed;
 use toolcrib::{CallContext, CallOutput, Code, Error, Registry, Result, ResultPaging};
@@ -136,8 +137,7 @@ fn read_json_arguments(arguments: &Arguments) -> Result<Map<String, Value>> {
             None => text.to_owned(),
         },
     };
-    serde_json::from_str(&text)
-        .map_err(|error| Error::new(Code::BadRequest, format!("`--args` must be a JSON object: {error}")))
+    parse_exact(&text).map_err(|error| Error::new(Code::BadRequest, format!("`--args` must be a JSON object: {error}")))
 }
 
 /// Adds `KEY=VALUE` pairs to the arguments, converting values to the types in the tool's input schema.
@@ -165,7 +165,7 @@ fn merge_pairs(
         })?;
         // `KEY:=JSON` is JSON, `KEY=VALUE` text that the schema types.
         let value = match key.strip_suffix(':') {
-            Some(_) => serde_json::from_str(text)
+            Some(_) => parse_exact(text)
                 .map_err(|error| Error::new(Code::BadRequest, format!("`{}` is not JSON: {error}", sanitize(pair))))?,
             None => parse_typed(&schema, key, text),
         };

@@ -9,6 +9,8 @@ mod page;
 mod provider;
 mod source;
 
+use std::time::Duration;
+
 use clap::Args;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
@@ -29,6 +31,9 @@ use crate::session::CliSession;
 pub(crate) use page::render_tool;
 use provider::{print_losses, print_provider_array, project_tools};
 use source::{find_source_id, render_source};
+
+/// Time since the tools of a source are known for its prompts and resources, before its page is printed.
+const SOURCE_LISTS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Show what a tool is and which arguments it takes, or what a source has
 #[derive(Debug, Args)]
@@ -114,6 +119,8 @@ async fn describe_at(common: &CommonArguments, arguments: &Arguments, when: Time
 async fn find_source(session: &CliSession, id: SourceId, discovery: &DiscoveryArguments) -> Option<SourceView> {
     let among = [id];
     session.ensure(discovery.required_freshness(), Some(&among), discovery.wait_policy_for_all()).await;
+    // The page lists prompts, resources and instructions, which follow the tools of a first discovery.
+    session.registry.refresher().wait_for_pending_lists(SOURCE_LISTS_TIMEOUT).await;
     session.registry.sources().get(&among[0])
 }
 

@@ -99,7 +99,7 @@ async fn check_store_and_sources(
     checks.extend(environment::check_variables(&session));
     // The refresh happens before the sources are read, so that their status is current.
     let outcomes = if arguments.probe {
-        let refresh = Refresh { force: true, ..Refresh::default() };
+        let refresh = Refresh { force: true, ..Refresh::brief() };
         progress::show_progress(&session.registry, common.quiet, session.registry.refresh(refresh)).await
     } else {
         Vec::new()

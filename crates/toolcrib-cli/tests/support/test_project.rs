@@ -10,6 +10,22 @@ use tempfile::TempDir;
 
 use super::CliOutput;
 
+/// Tools with unusual schemas and texts, and some that cannot be offered.
+pub(crate) const ODD_TOOLS: &str = r##"[
+    {"name": "odd.tool", "title": "An \u001b[31modd\u001b[0m one", "description": "Does odd\u200b things.",
+     "inputSchema": {"type": "object", "required": ["to"], "properties": {
+        "to": {"$ref": "#/$defs/place"},
+        "n": {"type": ["integer", "null"], "default": 3, "minimum": 1, "description": "How\u202e many"},
+        "kind": {"enum": ["a", "b"]},
+        "again": {"$ref": "#"}
+     }, "$defs": {"place": {"type": "object", "required": ["city"], "properties": {"city": {"type": "string"}}}}},
+     "annotations": {"readOnlyHint": true, "destructiveHint": "no"}, "vendor": {"big": 123456789012345678901234567890}},
+    {"name": "bare"},
+    {"name": "bad", "inputSchema": true},
+    {"name": "calculate", "inputSchema": {"type": "object"}},
+    {"name": "forms", "description": "x", "inputSchema": {"type": "object", "oneOf": [{"required": ["a"]}]}}
+]"##;
+
 /// A temporary directory with a project, a home and a directory for temporary files.
 pub(crate) struct TestProject {
     directory: TempDir,

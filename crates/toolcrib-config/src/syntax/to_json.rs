@@ -6,6 +6,7 @@
 //! that possible.
 
 use serde_json::{Map, Number, Value as Json};
+use toolcrib_core::json::parse_integer;
 
 use super::{ConfigDiagnostic, ConfigNode, NodeValue, yaml};
 
@@ -23,7 +24,7 @@ fn node_to_json(node: ConfigNode) -> Json {
             Json::Bool(flag)
         }
         NodeValue::Bool(_, spelling) | NodeValue::Text(spelling) => Json::String(spelling),
-        NodeValue::Number(spelling) => parse_number(&spelling).map_or(Json::String(spelling), Json::Number),
+        NodeValue::Number(spelling) => parse_number(&spelling).unwrap_or(Json::String(spelling)),
         NodeValue::List(nodes) => nodes.into_iter().map(node_to_json).collect(),
         NodeValue::Map(entries) => {
             entries.into_iter().map(|entry| (entry.key, node_to_json(entry.node))).collect::<Map<_, _>>().into()
@@ -32,8 +33,10 @@ fn node_to_json(node: ConfigNode) -> Json {
 }
 
 /// Parses a number in JSON, hexadecimal or octal notation, or with a leading `+`. `None` for one that JSON cannot hold.
-fn parse_number(spelling: &str) -> Option<Number> {
-    if let Ok(number) = serde_json::from_str(spelling) {
+/// Integers keep all digits, see `toolcrib_core::json::parse_exact`.
+fn parse_number(spelling: &str) -> Option<Json> {
+    let integer = parse_integer(spelling.trim_start_matches('+'));
+    if let Some(number) = integer.or_else(|| serde_json::from_str(spelling).ok().map(Json::Number)) {
         return Some(number);
     }
     // JSON has neither hexadecimal nor octal numbers, and no leading `+`. Their values are kept, their notation is not.
@@ -42,7 +45,7 @@ fn parse_number(spelling: &str) -> Option<Number> {
         Some(number) => Some(number.into()),
         None => match spelling.trim_start_matches('+').parse::<i64>() {
             Ok(number) => Some(number.into()),
-            Err(_) => Number::from_f64(spelling.parse().ok()?),
+            Err(_) => Number::from_f64(spelling.parse().ok()?).map(Json::Number),
         },
     }
 }
@@ -55,6 +58,11 @@ mod tests {
 
     #[test]
     fn scalars_follow_the_core_schema_of_yaml_1_2() {
+        let long: Json = parse_integer("123456789012345678901234567890").unwrap();
+        assert_eq!(
+            yaml_to_json("[123456789012345678901234567890, +123456789012345678901234567890, '1']", 9).unwrap(),
+            json!([long, long, "1"])
+        );
         let text = "a: no\nb: true\nc: 0x10\nd: 1.50\ne: 007\nf: 1_0\ng: ~\n200: {x: &x [1, '2']}\nh: *x\ni: 2020-01-02\nj: +3\na: NO";
         let expected = json!({
             "a": "NO", "b": true, "c": 16, "d": 1.5, "e": 7, "f": "1_0", "g": null, "200": {"x": [1, "2"]}, "h": [1, "2"],

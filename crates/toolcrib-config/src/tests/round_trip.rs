@@ -226,3 +226,17 @@ expose:
     expose.prefix {"value":true,"origin":"default"}
     "#);
 }
+
+#[test]
+fn defaults_in_references_of_settings_survive_a_masked_export() {
+    let keys = json!({
+        "command": "npx", "env": { "TOKEN": "${env:TOKEN:-hunter2}" },
+        "enabled": "${env:ON:-true}", "ttl": "${env:TTL:-10m}", "title": "${env:TITLE:-My server}",
+    });
+    let source = crate::parse_source("git", &keys, Path::new("/")).unwrap();
+    let text = export(&[&source], Secrets::Masked);
+    for kept in ["${env:ON:-true}", "${env:TTL:-10m}", "${env:TITLE:-My server}", "${env:TOKEN:-***}"] {
+        assert!(text.contains(kept), "{kept} is not in {text}");
+    }
+    assert_eq!(masked_keys(&source), ["env.TOKEN"]);
+}

@@ -34,6 +34,15 @@ fn redactor(values: &[&str]) -> Redactor {
 }
 
 #[test]
+fn a_secret_number_of_any_length_becomes_a_mask() {
+    let redactor = redactor(&["123456789012345678901234567890", "1234567890123"]);
+    let document = r#"{"long":123456789012345678901234567890,"short":1234567890123,"other":98765432109876543210987}"#;
+    let document = RawValue::from_string(document.to_owned()).unwrap();
+    let RedactedJson::Changed(redacted) = redactor.redact_json(&document) else { panic!("not masked") };
+    assert_eq!(redacted.get(), r#"{"long":"***","short":"***","other":98765432109876543210987}"#);
+}
+
+#[test]
 fn every_reference_is_redacted_in_any_field() {
     let bare = stdio_with_args(&[&reference("hunt")]);
     assert_eq!(redact("bad hunt!", &bare), "bad ***!");

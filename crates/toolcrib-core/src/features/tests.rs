@@ -31,7 +31,11 @@ fn keys(list: &FeatureList, kind: FeatureKind) -> Vec<&str> {
 fn the_fingerprint_depends_on_the_content_alone() {
     let (a, b) = (json!({"name": "a", "description": "A"}), json!({"name": "b"}));
     let one = list(&[a.clone(), b.clone()], &[], Some("Use it."));
-    assert_eq!(one.fingerprint, list(&[b.clone(), a.clone()], &[], Some("Use it.")).fingerprint, "order of items");
+    assert_eq!(
+        one.summary.fingerprint,
+        list(&[b.clone(), a.clone()], &[], Some("Use it.")).summary.fingerprint,
+        "order of items"
+    );
     let reordered = RawValue::from_string(r#"{ "description":"A", "name":"a" }"#.to_owned()).unwrap();
     let mut other = offered(std::slice::from_ref(&b), &[], Some("Use it."));
     other.lists.prompts = match other.lists.prompts {
@@ -41,13 +45,17 @@ fn the_fingerprint_depends_on_the_content_alone() {
         }
         OfferedList::Failed => OfferedList::Failed,
     };
-    assert_eq!(one.fingerprint, FeatureList::new(&source_id(), other, None).fingerprint, "order of fields");
+    assert_eq!(
+        one.summary.fingerprint,
+        FeatureList::new(&source_id(), other, None).summary.fingerprint,
+        "order of fields"
+    );
     for other in [
         list(std::slice::from_ref(&a), &[], Some("Use it.")),
         list(&[a.clone(), json!({"name": "b", "x": 1})], &[], Some("Use it.")),
         list(&[a, b], &[], Some("Use it well.")),
     ] {
-        assert_ne!(one.fingerprint, other.fingerprint);
+        assert_ne!(one.summary.fingerprint, other.summary.fingerprint);
     }
 }
 
@@ -61,7 +69,7 @@ fn texts_are_sanitised_and_unknown_fields_kept() {
     assert_eq!(item["description"], "Reviews it");
     assert_eq!(item["arguments"][0], json!({"name": "path", "description": "A path", "required": true}));
     assert_eq!(item["x-vendor"], 1.5);
-    assert_eq!(list.instructions.as_deref(), Some("Be brief.\n\nAlways."));
+    assert_eq!(list.summary.instructions.as_deref(), Some("Be brief.\n\nAlways."));
 }
 
 #[test]
@@ -81,7 +89,8 @@ fn unusable_items_are_skipped_with_a_reason() {
     );
     assert_eq!(keys(&list, FeatureKind::Prompt), ["ok"]);
     assert_eq!(keys(&list, FeatureKind::Resource), ["file:///b"]);
-    let skipped: Vec<String> = list.skipped.iter().map(|item| format!("{}: {}", item.name, item.reason)).collect();
+    let skipped: Vec<String> =
+        list.summary.skipped.iter().map(|item| format!("{}: {}", item.name, item.reason)).collect();
     assert_eq!(
         skipped,
         [
@@ -104,26 +113,45 @@ fn a_list_that_could_not_be_read_stays() {
     let after = FeatureList::new(&source_id(), next.clone(), Some(&known));
     assert_eq!(keys(&after, FeatureKind::Prompt), ["a"]);
     assert_eq!(keys(&after, FeatureKind::Resource), ["file:///b"]);
-    assert_eq!(after.skipped, known.skipped);
+    assert_eq!(after.summary.skipped, known.summary.skipped);
     let changes = after.changes_since(Some(&known));
     assert!(changes.lists.prompts.is_empty() && changes.instructions_changed);
-    let expected = FeatureDelta { added: vec!["file:///b".into()], removed: vec!["file:///a".into()], changed: vec![] };
+    let expected =
+        FeatureDelta { added: vec!["file:///b".into()], removed: vec!["file:///a".into()], ..FeatureDelta::default() };
     assert_eq!(changes.lists.resources, expected);
     assert_eq!(keys(&FeatureList::new(&source_id(), next, None), FeatureKind::Prompt), [""; 0]);
 }
 
 #[test]
 fn a_stored_list_is_read_back_and_damage_is_found() {
-    let list = list(&[json!({"name": "a", "title": "A"})], &[json!({"uri": "file:///ä", "name": "ä"})], Some("one"));
-    let index = list.index_json().unwrap();
-    let read = FeatureList::read(list.fingerprint, &index, list.body().to_owned()).unwrap();
+    let list = list(&[json!({"name": "a", "title": "A"})], &[json!({"uri": "file:///ä", "name": "ä\nö"})], Some("one"));
+    let fingerprint = list.summary.fingerprint;
+    let summary = list.summary.to_json().unwrap();
+    assert_eq!(FeatureSummary::read(fingerprint, &summary).unwrap(), list.summary);
+    let items = list.items_text().unwrap();
+    let read = FeatureList::read(fingerprint, &summary, &items).unwrap();
     assert_eq!(read, list);
     assert_eq!(read.find_damage(), None);
-    let damaged = list.body().replace("\"title\":\"A\"", "\"title\":\"B\"");
-    let damaged = FeatureList::read(list.fingerprint, &index, damaged).unwrap();
+    let damaged = items.replace("\"title\":\"A\"", "\"title\":\"B\"");
+    let damaged = FeatureList::read(fingerprint, &summary, &damaged).unwrap();
     assert_eq!(damaged.find_damage().unwrap(), "the stored prompt `a` does not match its fingerprint");
-    let other_text = index.replace("\"one\"", "\"two\"");
-    let damaged = FeatureList::read(list.fingerprint, &other_text, list.body().to_owned()).unwrap();
-    assert_eq!(damaged.find_damage().unwrap(), "the stored prompts and resources do not match their fingerprint");
-    assert!(FeatureList::read(list.fingerprint, &index, "{}".to_owned()).is_err());
+    for (text, other) in [("\"one\"", "\"two\""), ("\"prompts\":1", "\"prompts\":2")] {
+        let other_text = summary.replace(text, other);
+        let damaged = FeatureList::read(fingerprint, &other_text, &items).unwrap();
+        assert_eq!(damaged.find_damage().unwrap(), "the stored prompts and resources do not match their fingerprint");
+    }
+    for damaged in ["{}", "", items.lines().next().unwrap()] {
+        assert!(FeatureList::read(fingerprint, &summary, damaged).is_err(), "{damaged}");
+    }
+}
+
+#[test]
+fn a_summary_is_small_whatever_the_number_of_items() {
+    let resources: Vec<Value> = (0..5_000).map(|number| json!({"uri": format!("file:///{number}")})).collect();
+    let list = list(&[], &resources, None);
+    assert_eq!(list.summary.counts.resources, 5_000);
+    assert!(list.summary.to_json().unwrap().len() < 1_000);
+    let delta = list.changes_since(None).lists.resources.truncated(2);
+    assert_eq!(delta.added, ["file:///0", "file:///1"]);
+    assert_eq!(delta.omitted, OmittedNames { added: 4_998, ..OmittedNames::default() });
 }

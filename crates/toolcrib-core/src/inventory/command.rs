@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::Origin;
 use crate::access::Role;
 use crate::delta::Delta;
-use crate::features::FeatureList;
+use crate::features::{FeatureChanges, FeatureSummary};
 use crate::fingerprint::Fingerprint;
 use crate::manifest::PackedManifest;
 use crate::source::SourceId;
@@ -28,7 +28,7 @@ pub enum Command {
     /// Record the tool list that a discovery found.
     Record(ManifestUpdate),
     /// Record the prompts, resources and instructions that a discovery found.
-    RecordFeatures(FeaturesUpdate),
+    RecordFeatures(Box<FeaturesUpdate>),
     EnableTool(ToolId),
     DisableTool(ToolId),
     CreateToken(NewToken),
@@ -76,6 +76,8 @@ pub struct Declaration {
     pub definition: Fingerprint,
     /// `enabled` of the declaration; `None` means enabled.
     pub enabled: Option<bool>,
+    /// Hash of the reference in `enabled`, if it is one; `enabled` is `None` then.
+    pub enabled_reference: Option<Fingerprint>,
 }
 
 /// Result of a discovery, with the manifest that it replaces.
@@ -92,9 +94,10 @@ pub struct ManifestUpdate {
 /// Features that a discovery found, with those that they replace.
 #[derive(Debug, Clone)]
 pub struct FeaturesUpdate {
-    /// The current list; `None` if there is none, or if its content cannot be read.
-    pub before: Option<Arc<FeatureList>>,
-    pub after: Arc<FeatureList>,
+    /// Fingerprint of the list that the changes are relative to; `None` for a source without one.
+    pub before: Option<Fingerprint>,
+    pub after: FeatureSummary,
+    pub changes: FeatureChanges,
 }
 
 /// Manifest of a source before a discovery.

@@ -32,6 +32,9 @@ pub enum Event {
         definition: Fingerprint,
         /// `enabled` of the declaration; `None` means enabled.
         enabled: Option<bool>,
+        /// Hash of the reference in `enabled`, such as `${env:NAME}`, which each process resolves by itself.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        enabled_reference: Option<Fingerprint>,
     },
     SourceChanged {
         source: SourceId,
@@ -40,6 +43,9 @@ pub enum Event {
         definition: Fingerprint,
         /// `enabled` of the declaration; `None` means enabled.
         enabled: Option<bool>,
+        /// Hash of the reference in `enabled`, such as `${env:NAME}`, which each process resolves by itself.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        enabled_reference: Option<Fingerprint>,
     },
     SourceEnabled {
         source: SourceId,
@@ -49,6 +55,9 @@ pub enum Event {
     },
     SourceRemoved {
         source: SourceId,
+        /// Tools that the rules of the source kept from agents. With the source its rules are gone, but not its history.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        withheld: Vec<String>,
     },
     /// A discovery found another tool list.
     InventoryRecorded {
@@ -178,7 +187,7 @@ impl Event {
             | Event::SourceChanged { source, .. }
             | Event::SourceEnabled { source }
             | Event::SourceDisabled { source }
-            | Event::SourceRemoved { source }
+            | Event::SourceRemoved { source, .. }
             | Event::InventoryRecorded { source, .. }
             | Event::FeaturesRecorded { source, .. }
             | Event::ToolEnabled { source, .. }

@@ -85,17 +85,18 @@ enum MatchQuality {
 
 impl ToolMatcher {
     /// Finds the tool that a name matches best, among those that `filter` selects. Several equally good matches are an
-    /// error. `filter` sees the state of each tool, removed ones included, so that a caller can prefer current tools.
+    /// error. `filter` sees each tool with its source and state, removed ones included, so that a caller can prefer current
+    /// tools and leave out those that the user may not know of.
     /// An unknown name is no error, since the tool may be gone from the inventory but not from the journal.
     pub fn find(
         inventory: &Inventory,
         requested_name: &str,
-        filter: impl Fn(&ToolState) -> bool,
+        filter: impl Fn(&SourceId, &str, &ToolState) -> bool,
     ) -> Result<ToolMatcher> {
         let mut best: Option<MatchQuality> = None;
         let mut matches: Vec<ToolId> = Vec::new();
         for (source, state) in inventory.sources() {
-            for (tool, _) in state.tools.iter().filter(|(_, state)| filter(state)) {
+            for (tool, _) in state.tools.iter().filter(|(name, state)| filter(source, name, state)) {
                 let Some(quality) = match_quality(source, tool, state.kind == "builtin", requested_name) else {
                     continue;
                 };
@@ -174,7 +175,7 @@ fn describe_filtered(event: &Event, kind: &str, filter: impl Fn(&str) -> bool) -
         }
         Event::SourceEnabled { source } => format!("`{source}` enabled"),
         Event::SourceDisabled { source } => format!("`{source}` disabled"),
-        Event::SourceRemoved { source } => format!("`{source}` removed"),
+        Event::SourceRemoved { source, .. } => format!("`{source}` removed"),
         Event::ToolEnabled { source, tool } => format!("tool `{}` of `{source}` enabled", sanitize_truncated(tool, 80)),
         Event::ToolDisabled { source, tool } => {
             format!("tool `{}` of `{source}` disabled", sanitize_truncated(tool, 80))
@@ -296,21 +297,24 @@ pub fn describe_feature_changes(
     instructions_changed: bool,
 ) -> String {
     let mut parts: Vec<String> = Vec::new();
-    for (kind, FeatureDelta { added, changed, removed }) in FeatureKind::ALL.into_iter().zip(lists) {
-        for (verb, preposition, keys) in
-            [("added", "to", added), ("changed", "in", changed), ("removed", "from", removed)]
-        {
-            if keys.is_empty() {
+    for (kind, FeatureDelta { added, changed, removed, omitted }) in FeatureKind::ALL.into_iter().zip(lists) {
+        for (verb, preposition, keys, omitted) in [
+            ("added", "to", added, omitted.added),
+            ("changed", "in", changed, omitted.changed),
+            ("removed", "from", removed, omitted.removed),
+        ] {
+            let count = keys.len() + omitted;
+            if count == 0 {
                 continue;
             }
-            let plural = if keys.len() == 1 { "" } else { "s" };
-            let mut subject = format!("{} {}{plural} {verb}", keys.len(), kind.as_str());
+            let plural = if count == 1 { "" } else { "s" };
+            let mut subject = format!("{count} {}{plural} {verb}", kind.as_str());
             // Only the first part names the source.
             if parts.is_empty() {
                 subject.push_str(&format!(" {preposition} `{source}`"));
             }
             let names: Vec<String> = keys.iter().map(|key| sanitize_truncated(key, 80)).collect();
-            parts.push(format!("{subject}: {}", join_names(&names)));
+            parts.push(format!("{subject}: {}", join_first_names(&names, count)));
         }
     }
     if instructions_changed {
@@ -325,11 +329,15 @@ pub fn describe_feature_changes(
 
 /// Joins the first names and counts the others.
 fn join_names(names: &[String]) -> String {
-    let mut listed = names.iter().take(MAX_LISTED_NAMES).cloned().collect::<Vec<_>>().join(", ");
-    if names.len() > MAX_LISTED_NAMES {
-        listed.push_str(&format!(", and {} more", names.len() - MAX_LISTED_NAMES));
-    }
-    listed
+    join_first_names(names, names.len())
+}
+
+/// Like [`join_names`], for names of which only the first are known; `count` is the number of all of them.
+fn join_first_names(names: &[String], count: usize) -> String {
+    let listed: Vec<&str> = names.iter().take(MAX_LISTED_NAMES).map(String::as_str).collect();
+    let rest = count - listed.len();
+    let listed = listed.join(", ");
+    if rest == 0 { listed } else { format!("{listed}, and {rest} more") }
 }
 
 #[cfg(test)]
@@ -356,6 +364,13 @@ mod tests {
             ),
             "2 prompts added to `git`: a, b; 1 prompt removed: c; 1 resource template changed: file:///{p}; \
              instructions changed"
+        );
+        assert_eq!(
+            describe(
+                r#","resources":{"added":["file:///a"],"changed":[],"removed":[],
+                    "omitted":{"added":4999,"changed":0,"removed":0}}"#
+            ),
+            "5000 resources added to `git`: file:///a, and 4999 more"
         );
         assert_eq!(describe(r#","instructions_changed":true"#), "instructions of `git` changed");
         assert_eq!(describe(""), "prompts and resources of `git` were recorded; none was added, changed or removed");

@@ -17,7 +17,14 @@ fn source_id(name: &str) -> SourceId {
 fn declaration(definition: &str, enabled: bool) -> Declaration {
     let enabled = Some(enabled);
     let definition = Fingerprint::digest(definition);
-    Declaration { source: source_id("git"), kind: "mcp".into(), origin: Origin::Config, definition, enabled }
+    Declaration {
+        source: source_id("git"),
+        kind: "mcp".into(),
+        origin: Origin::Config,
+        definition,
+        enabled,
+        enabled_reference: None,
+    }
 }
 
 fn declare_command(definition: &str, enabled: bool) -> Command {
@@ -25,8 +32,8 @@ fn declare_command(definition: &str, enabled: bool) -> Command {
 }
 
 fn declared_event() -> Event {
-    let Declaration { source, kind, origin, definition, enabled } = declaration("one", true);
-    Event::SourceDeclared { source, kind, origin, definition, enabled }
+    let Declaration { source, kind, origin, definition, enabled, enabled_reference } = declaration("one", true);
+    Event::SourceDeclared { source, kind, origin, definition, enabled, enabled_reference }
 }
 
 fn disabled_event() -> Event {
@@ -86,11 +93,11 @@ fn check(events: &[Event], command: Command, expected: &[Event]) {
 fn a_source_is_declared_once_and_changed_when_its_definition_changes() {
     check(&[], declare_command("one", true), &[declared_event()]);
     check(&[declared_event()], declare_command("one", true), &[]);
-    let Declaration { source, kind, origin, definition, enabled } = declaration("two", true);
+    let Declaration { source, kind, origin, definition, enabled, enabled_reference } = declaration("two", true);
     check(
         &[declared_event()],
         declare_command("two", true),
-        &[Event::SourceChanged { source, kind, origin, definition, enabled }],
+        &[Event::SourceChanged { source, kind, origin, definition, enabled, enabled_reference }],
     );
 }
 
@@ -187,7 +194,7 @@ fn a_removed_tool_is_deprecated_and_keeps_its_dates_when_it_returns() {
 
 #[test]
 fn a_removed_source_keeps_its_history() {
-    let removed = Event::SourceRemoved { source: source_id("git") };
+    let removed = Event::SourceRemoved { source: source_id("git"), withheld: Vec::new() };
     check(&[declared_event()], Command::Remove(source_id("git")), std::slice::from_ref(&removed));
     check(&[declared_event(), removed.clone()], Command::Remove(source_id("git")), &[]);
     let one = packed_manifest(&[("push", "x")]);
@@ -205,6 +212,7 @@ fn reconciling_removes_only_config_sources_missing_from_the_config() {
         origin: Origin::Runtime,
         definition: Fingerprint::digest("x"),
         enabled: None,
+        enabled_reference: None,
     };
     let inventory = inventory_after(&[declared_event(), runtime]);
     assert!(matches!(&reconcile(&inventory, vec![], &[])[..], [Command::Remove(gone)] if *gone == source_id("git")));
@@ -293,7 +301,7 @@ fn feature_list(prompts: &[(&str, &str)], instructions: Option<&str>) -> Arc<Fea
 fn features_event(after: &FeatureList, prompts: FeatureDelta, instructions_changed: bool) -> Event {
     Event::FeaturesRecorded {
         source: source_id("git"),
-        fingerprint: after.fingerprint,
+        fingerprint: after.summary.fingerprint,
         prompts,
         resources: FeatureDelta::default(),
         resource_templates: FeatureDelta::default(),
@@ -304,7 +312,11 @@ fn features_event(after: &FeatureList, prompts: FeatureDelta, instructions_chang
 #[test]
 fn features_are_recorded_when_they_change() {
     let record = |before: Option<&Arc<FeatureList>>, after: &Arc<FeatureList>| {
-        Command::RecordFeatures(FeaturesUpdate { before: before.cloned(), after: after.clone() })
+        Command::RecordFeatures(Box::new(FeaturesUpdate {
+            before: before.map(|before| before.summary.fingerprint),
+            after: after.summary.clone(),
+            changes: after.changes_since(before.map(|before| &**before)),
+        }))
     };
     let none = feature_list(&[], None);
     let one = feature_list(&[("a", "A"), ("b", "B")], None);
@@ -317,15 +329,23 @@ fn features_are_recorded_when_they_change() {
     check(&[declared_event()], record(None, &one), std::slice::from_ref(&added));
     let events = [declared_event(), added.clone()];
     check(&events, record(Some(&one), &one), &[]);
-    let changed = FeatureDelta { added: names(&["c"]), changed: names(&["b"]), removed: names(&["a"]) };
+    let changed = FeatureDelta {
+        added: names(&["c"]),
+        changed: names(&["b"]),
+        removed: names(&["a"]),
+        ..FeatureDelta::default()
+    };
     check(&events, record(Some(&one), &two), &[features_event(&two, changed, false)]);
     let gone = FeatureDelta { removed: names(&["a", "b"]), ..FeatureDelta::default() };
     check(&events, record(Some(&one), &none), &[features_event(&none, gone, false)]);
     let events = [declared_event(), features_event(&two, FeatureDelta::default(), false)];
     check(&events, record(Some(&two), &told), &[features_event(&told, FeatureDelta::default(), true)]);
-    let removed = [events[0].clone(), added, Event::SourceRemoved { source: source_id("git") }];
+    let removed = [events[0].clone(), added, Event::SourceRemoved { source: source_id("git"), withheld: Vec::new() }];
     assert_eq!(inventory_after(&removed).sources[&source_id("git")].features, None);
     assert!(inventory_after(&removed).decide(&record(Some(&one), &two)).is_err());
+    // Changes that were computed against another list are computed again.
+    let outdated = inventory_after(&events).decide(&record(Some(&one), &told));
+    assert_eq!(outdated.unwrap_err().code, Code::Conflict);
 }
 
 /// Stored journals stay readable for ever: lines may be added to the golden file, but never changed.
@@ -337,7 +357,7 @@ fn event_json_matches_the_golden_file() {
         assert_ne!(event, Event::Unknown, "{line}");
         assert_eq!(serde_json::to_string(&event).unwrap(), line);
     }
-    assert_eq!(golden.lines().count(), 15, "one line for each event type, and for each field added later");
+    assert_eq!(golden.lines().count(), 19, "one line for each event type, and for each field added later");
 }
 
 #[test]
@@ -500,7 +520,7 @@ fn the_last_manifest_of_a_removed_tool_is_known() {
     events.push(recorded_event(&both, &["pull", "push"], Vec::new(), &["tag"]));
     assert_eq!((last(&events, "push"), last(&events, "tag")), (None, Some(other.fingerprint)));
     // A source that was removed and declared again knows what it had.
-    events.push(Event::SourceRemoved { source: source_id("git") });
+    events.push(Event::SourceRemoved { source: source_id("git"), withheld: Vec::new() });
     events.push(declared_event());
     assert_eq!(last(&events, "pull"), Some(both.fingerprint));
 }

@@ -213,6 +213,17 @@ impl PackedManifest {
         (!matches).then(|| "the stored manifest does not match its fingerprint".to_owned())
     }
 
+    /// Returns the manifest without the tools and skipped tools for which `is_visible` is false, by their own names. Shares
+    /// the body; the fingerprint is that of the remaining list.
+    #[must_use]
+    pub fn restrict(&self, is_visible: impl Fn(&str) -> bool) -> PackedManifest {
+        let tools: Vec<PackedTool> = self.tools.iter().filter(|tool| is_visible(&tool.name)).cloned().collect();
+        let skipped: Vec<SkippedTool> = self.skipped.iter().filter(|tool| is_visible(&tool.name)).cloned().collect();
+        let names = tools.iter().map(|tool| (tool.name.as_str(), tool.fingerprint));
+        let fingerprint = super::compute_fingerprint(&self.source, names, &skipped);
+        PackedManifest { fingerprint, tools, skipped, ..self.clone() }
+    }
+
     /// Returns the fields that tool lists show, without parsing:
     /// `"title":…,"description":…,"input_schema":…,"annotations":…`.
     pub fn listing_json(&self, packed: &PackedTool) -> &str {

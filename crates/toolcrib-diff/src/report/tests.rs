@@ -204,7 +204,8 @@ fn schemas_beyond_the_budget_are_compared_verbatim() {
 fn sarif_has_the_fields_that_viewers_require() {
     let mut diff = CatalogDiff::from_sources([SourceDiff::between(&old_segment(), &new_segment()).unwrap()]);
     let id = SourceId::parse("mail").unwrap();
-    diff.sources.push(SourceDiff::from_error(&id, None, Code::ToolUnavailable, "it is down".into()));
+    let error = SourceDiffError { code: Code::ToolUnavailable, message: "it is down".into(), retryable: true };
+    diff.sources.push(SourceDiff::from_error(&id, None, error));
     let artifact = Artifact {
         uri: "toolcrib.lock".into(),
         lines: LockfileLines::parse(&lock_segment(&old_segment()).to_text().unwrap()),

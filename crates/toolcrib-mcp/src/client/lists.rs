@@ -84,6 +84,12 @@ pub struct ItemList {
 }
 
 impl McpClient {
+    /// Whether the server declares that it has such a list. True for capabilities that cannot be read.
+    pub fn declares(&self, list: &ListMethod) -> bool {
+        let capabilities = RawObject::parse(&self.server.capabilities);
+        capabilities.is_none_or(|capabilities| capabilities.get(list.capability).is_some())
+    }
+
     /// Reads all pages of a list within the deadline of `options`, with `meta` in every request. Returns an empty list
     /// without a request when the server does not declare the capability, and when it does not know the method.
     pub async fn list_items(
@@ -94,8 +100,7 @@ impl McpClient {
     ) -> Result<ItemList, WireError> {
         let limits = *self.connection.0.limits();
         let mut collected = ItemList { public: true, ..ItemList::default() };
-        let declares = |capabilities: RawObject<'_>| capabilities.get(list.capability).is_some();
-        if RawObject::parse(&self.server.capabilities).is_some_and(|capabilities| !declares(capabilities)) {
+        if !self.declares(list) {
             return Ok(collected);
         }
         let mut cursor = None::<String>;

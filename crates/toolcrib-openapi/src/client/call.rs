@@ -13,8 +13,11 @@ use http::StatusCode;
 use serde_json::{Map, Value, json};
 use toolcrib_connector::clock::format_limit;
 use toolcrib_connector::document::{discover_in_time, run_blocking};
-use toolcrib_connector::{CallFailure, Connector, Discovered, Discovery, RedirectMode, ToolCall, ToolResult};
+use toolcrib_connector::{
+    CallFailure, Connector, Discovered, Discovery, RedirectMode, ToolCall, ToolResult, UndeclaredParameters,
+};
 use toolcrib_core::execution::{BodyAlternative, ExecutionMode, ExecutionSpec, Operation, ParameterLocation};
+use toolcrib_core::json::parse_exact;
 use toolcrib_core::source::{ArgumentValidation, PollSettings};
 use toolcrib_core::text::{did_you_mean, sanitize_truncated};
 use toolcrib_core::{Code, Error, Result, ResultExt};
@@ -74,8 +77,8 @@ impl OpenApiConnector {
         let (arguments, note) = parse_arguments(call, operation, validation).map_err(CallFailure::Inconclusive)?;
         // A workflow step may send more than the operation declares.
         let undeclared = call.response_recorder.map(|recorder| &recorder.undeclared);
-        let has_undeclared = undeclared.is_some_and(|undeclared| !undeclared.is_empty());
-        let (operation, arguments) = match undeclared.filter(|_| has_undeclared) {
+        let has_undeclared_values = undeclared.is_some_and(UndeclaredParameters::has_values);
+        let (operation, arguments) = match undeclared.filter(|undeclared| !undeclared.is_empty()) {
             Some(undeclared) => add_undeclared(undeclared, operation, arguments, &self.references),
             None => (Cow::Borrowed(operation), arguments),
         };
@@ -91,7 +94,7 @@ impl OpenApiConnector {
         let mut auth = select_auth(operation, &resolved.credentials).map_err(CallFailure::Inconclusive)?;
         resolve_token_urls(&mut auth, &resolved, &base_url).map_err(CallFailure::Inconclusive)?;
         // Headers and undeclared values may carry credentials too.
-        if !auth.values.is_empty() || !resolved.headers.is_empty() || has_undeclared {
+        if !auth.values.is_empty() || !resolved.headers.is_empty() || has_undeclared_values {
             resolved.check_credentials_allowed(&base_url).map_err(CallFailure::Inconclusive)?;
         }
 
@@ -166,8 +169,8 @@ fn parse_arguments(
     operation: &Operation,
     validation: ArgumentValidation,
 ) -> Result<(Map<String, Value>, Option<String>)> {
-    let mut arguments: Map<String, Value> = serde_json::from_str(call.arguments.get())
-        .context(Code::ToolInvalidInput, "the arguments are not an object")?;
+    let mut arguments: Map<String, Value> =
+        parse_exact(call.arguments.get()).context(Code::ToolInvalidInput, "the arguments are not an object")?;
     // Every name the operation knows: its parameters and, under a name of its own, the request body.
     let parameters = operation.parameters.iter().map(|parameter| parameter.argument.as_str());
     let body = operation.body.as_ref().map(|body| body.argument.as_str());

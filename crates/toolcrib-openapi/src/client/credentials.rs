@@ -10,7 +10,8 @@
 //! `schemes: {…}`        the first alternative of which every scheme is configured
 //! ```
 //!
-//! An API key without a name and an OAuth 2 client without a token URL take them from the document.
+//! An API key without a name and an OAuth 2 client without a token URL take them from the document: from the first
+//! alternative that they satisfy alone.
 
 use http::HeaderMap;
 use http::header::{AUTHORIZATION, COOKIE};
@@ -150,10 +151,20 @@ fn needs_document(auth: &Auth) -> bool {
 }
 
 /// Credential as configured, completed by the document. Fails if the document has nothing to complete it with, or
-/// several things.
+/// several things of which none suffices alone.
 fn complete_auth(auth: &Auth, operation: &Operation) -> Result<AuthValue> {
     if !needs_document(auth) {
         return auth_value(auth);
+    }
+    // The first alternative that needs nothing else.
+    let alone = operation.security.iter().find_map(|alternative| {
+        let completes = |requirement: &SecurityRequirement| complete_value(auth, requirement, operation);
+        let values: Vec<AuthValue> = alternative.iter().map(completes).collect::<Option<_>>()?;
+        let (first, others) = values.split_first()?;
+        others.iter().all(|value| value == first).then(|| first.clone())
+    });
+    if let Some(value) = alone {
+        return Ok(value);
     }
     let mut values = document_values(auth, operation).into_iter();
     let label = format!("`{}`", operation_label(operation));
@@ -167,7 +178,13 @@ fn complete_auth(auth: &Auth, operation: &Operation) -> Result<AuthValue> {
         (Some((first, _)), Some((second, _))) => {
             let [first, second] = [first, second].map(display_name);
             let message = format!("the document names several security schemes for {label}: `{first}`, `{second}`");
-            let hint = format!("choose one with `auth: {{ schemes: {{ {first}: … }} }}`");
+            // Without requirements, any of the schemes may be the right one.
+            let names = if operation.security.is_empty() {
+                format!("{first}: …")
+            } else {
+                format!("{first}: …, {second}: …")
+            };
+            let hint = format!("set the credentials of each that is needed: `auth: {{ schemes: {{ {names} }} }}`");
             Err(Error::new(Code::ConfigInvalid, format!("{message}; {hint}")))
         }
     }
@@ -178,22 +195,25 @@ fn document_values<'o>(auth: &Auth, operation: &'o Operation) -> Vec<(&'o str, A
     let requirements = operation.security.iter().flatten().chain(&operation.declared_schemes);
     let mut values: Vec<(&str, AuthValue)> = Vec::new();
     for requirement in requirements {
-        let value = match (auth, &requirement.kind) {
-            (Auth::ApiKey { value, .. }, SecurityScheme::ApiKey { name, location }) => {
-                Some(AuthValue::ApiKey { name: name.clone(), location: *location, value: value.clone() })
-            }
-            (Auth::Oauth2 { .. }, _) => operation.token_urls.get(&requirement.scheme).and_then(|url| {
-                let value = auth_value(auth).ok()?;
-                Some(value.with_token_url(url))
-            }),
-            _ => None,
-        };
-        values.extend(value.filter(|value| !values.iter().any(|(_, known)| known == value)).map(|value| {
-            let scheme: &str = &requirement.scheme;
-            (scheme, value)
-        }));
+        let value = complete_value(auth, requirement, operation);
+        let value = value.filter(|value| !values.iter().any(|(_, known)| known == value));
+        values.extend(value.map(|value| (requirement.scheme.as_str(), value)));
     }
     values
+}
+
+/// Completes a credential with what a scheme of the document declares. Returns `None` for a scheme of another kind.
+fn complete_value(auth: &Auth, requirement: &SecurityRequirement, operation: &Operation) -> Option<AuthValue> {
+    match (auth, &requirement.kind) {
+        (Auth::ApiKey { value, .. }, SecurityScheme::ApiKey { name, location }) => {
+            Some(AuthValue::ApiKey { name: name.clone(), location: *location, value: value.clone() })
+        }
+        (Auth::Oauth2 { .. }, _) => {
+            let url = operation.token_urls.get(&requirement.scheme)?;
+            Some(auth_value(auth).ok()?.with_token_url(url))
+        }
+        _ => None,
+    }
 }
 
 impl AuthValue {
@@ -208,9 +228,9 @@ impl AuthValue {
     }
 }
 
-/// Error for a scheme or operation without a client credentials flow.
+/// Error for a scheme or operation without a token URL.
 fn no_token_url(subject: &str) -> Error {
-    let message = format!("the document names no token URL of the client credentials flow for {subject}");
+    let message = format!("the document names no token URL for {subject}");
     Error::new(Code::ConfigInvalid, format!("{message}; set `token_url` under `oauth2`"))
 }
 
@@ -226,15 +246,20 @@ pub(super) fn resolve_token_urls(auth: &mut SelectedAuth, resolved: &ResolvedSou
         if !grant.is_document_url {
             continue;
         }
-        let mut base = server.clone();
-        base.set_path(&format!("{}/", server.path().trim_end_matches('/')));
-        let url = base.join(&grant.token_url).map(strip_login);
+        let url = absolute_token_url(&grant.token_url, server);
         let url =
-            url.map_err(|_| Error::new(Code::ConfigInvalid, "the token URL of the document is not a valid URL"))?;
+            url.ok_or_else(|| Error::new(Code::ConfigInvalid, "the token URL of the document is not a valid URL"))?;
         resolved.check_token_url_allowed(&url, server)?;
         grant.token_url = url.into();
     }
     Ok(())
+}
+
+/// Returns the token URL of a document, which may be relative to the server of the API, without a login in it.
+pub(super) fn absolute_token_url(token_url: &str, server: &Url) -> Option<Url> {
+    let mut base = server.clone();
+    base.set_path(&format!("{}/", server.path().trim_end_matches('/')));
+    base.join(token_url).ok().map(strip_login)
 }
 
 /// Credential as configured.

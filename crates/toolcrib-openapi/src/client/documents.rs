@@ -41,7 +41,7 @@ pub(super) const MAX_DOCUMENTS: usize = 64;
 const PLACEHOLDER_HOST: &str = "document.invalid";
 /// Version of the conversion from documents to tools. Raise the last number whenever the same documents give other
 /// tools: stored versions of another reader count as outdated.
-const READER_VERSION: &str = concat!("openapi ", env!("CARGO_PKG_VERSION"), "/3");
+const READER_VERSION: &str = concat!("openapi ", env!("CARGO_PKG_VERSION"), "/4");
 
 impl OpenApiConnector {
     /// Reads the documents and converts their operations, unless nothing has changed since the last discovery.

@@ -9,10 +9,11 @@ use http::StatusCode;
 use http::header::WWW_AUTHENTICATE;
 use serde_json::{Value, json};
 use toolcrib_connector::HttpRejection;
+use toolcrib_core::json::{long_integer, to_exact_string};
 use toolcrib_core::text::{sanitize, sanitize_truncated};
 use toolcrib_core::{Code, Error};
 
-use super::result::{BodyKind, classify_body, decode_body, json_text, media_type, reported_headers};
+use super::result::{BodyKind, classify_body, decode_body, media_type, parse_json, reported_headers};
 use super::send::ReceivedResponse;
 
 /// Bytes of a response body that the details of an error include; more is cut, and marked with an ellipsis.
@@ -86,7 +87,7 @@ fn parse_body(received: &ReceivedResponse) -> Option<Value> {
         Value::String(sanitize(&decode_body(&received.headers, prefix)))
     };
     match classify_body(&kind, &received.body) {
-        BodyKind::Json => Some(serde_json::from_slice(&json_text(&received.body)).unwrap_or_else(|_| text())),
+        BodyKind::Json => Some(parse_json(&received.body).unwrap_or_else(text)),
         BodyKind::Text => Some(text()),
         BodyKind::Image | BodyKind::Audio | BodyKind::Binary => None,
     }
@@ -94,7 +95,7 @@ fn parse_body(received: &ReceivedResponse) -> Option<Value> {
 
 /// Replaces a large body by the beginning of its JSON text.
 pub(super) fn truncate_body(body: Value) -> Value {
-    let text = body.to_string();
+    let text = to_exact_string(&body).unwrap_or_default();
     if text.len() <= MAX_DETAIL_BODY_BYTES {
         return body;
     }
@@ -121,12 +122,12 @@ pub(super) fn find_reason(body: &Value) -> Option<String> {
         "/fault/faultstring",
     ];
     // The first pointer that leads to a text counts; numbers, such as error codes, are not reasons.
-    let text = match body {
-        Value::String(text) => Some(text.as_str()),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => REASON_POINTERS
-            .iter()
-            .find_map(|pointer| body.pointer(pointer)?.as_str().filter(|text| !text.trim().is_empty())),
+    let find_text = |pointer: &&str| {
+        let value = body.pointer(pointer).filter(|value| long_integer(value).is_none())?;
+        value.as_str().filter(|text| !text.trim().is_empty())
     };
+    // The pointer to the body itself comes first, for a body that is a text.
+    let text = [""].iter().chain(&REASON_POINTERS).find_map(find_text);
     text.map(|text| sanitize_truncated(text, MAX_REASON_CHARS)).filter(|text| !text.is_empty())
 }
 
@@ -157,6 +158,9 @@ mod tests {
             ("application/json", r#"{"errors":[{"message":"first"},{"message":"second"}]}"#, ": first"),
             ("application/json", r#"{"detail":[{"loc":["x"],"msg":"field required"}]}"#, ": field required"),
             ("application/json", r#"{"a":1}"#, ""),
+            ("application/json", r#""words""#, ": words"),
+            ("application/json", "123456789012345678901234567890", ""),
+            ("application/json", r#"{"error":123456789012345678901234567890,"detail":"why"}"#, ": why"),
             ("application/json", "not json", ": not json"),
             ("text/plain", "plain \u{1b}[31mwords", ": plain words"),
             ("application/octet-stream", "\0\u{1}", ""),

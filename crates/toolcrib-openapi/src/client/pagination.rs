@@ -13,6 +13,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use toolcrib_connector::redact::Redactor;
 use toolcrib_core::execution::{Operation, ParameterLocation};
+use toolcrib_core::json::{long_integer, parse_exact, plain_text};
 use toolcrib_core::text::sanitize_truncated;
 use url::Url;
 
@@ -198,7 +199,7 @@ impl PageArguments {
         for (argument, expression) in &self.next_page {
             // A missing value means that there is no next page.
             let value = evaluate(expression, &scope).ok().filter(|value| !value.is_null())?;
-            self.add_argument(&mut found, argument, &plain_text(&value)?);
+            self.add_argument(&mut found, argument, &scalar_text(&value)?);
         }
         (!found.next.is_empty()).then_some(found)
     }
@@ -212,7 +213,7 @@ impl PageArguments {
         for parent in CURSOR_PARENTS {
             let Some(object) = members.pointer(parent).and_then(Value::as_object) else { continue };
             for (name, arguments) in CURSORS {
-                let value = object.get(name).and_then(plain_text);
+                let value = object.get(name).and_then(scalar_text);
                 if let (Some(value), Some(argument)) = (value, self.find_argument(arguments)) {
                     return self.single_argument(argument, &value);
                 }
@@ -244,9 +245,10 @@ impl PageArguments {
         let schema: Value = serde_json::from_str(self.input_schema.get()).unwrap_or_default();
         let kind = &schema["properties"][argument]["type"];
         let is_kind = |name: &str| kind == name || kind.as_array().is_some_and(|kinds| kinds.contains(&name.into()));
-        let parsed = serde_json::from_str::<Value>(value).ok();
+        let parsed = parse_exact::<Value>(value).ok();
         let parsed = parsed.filter(|parsed| match parsed {
             Value::Number(_) => is_kind("integer") || is_kind("number"),
+            Value::String(_) if long_integer(parsed).is_some() => is_kind("integer") || is_kind("number"),
             Value::Bool(_) => is_kind("boolean"),
             Value::Null | Value::String(_) | Value::Array(_) | Value::Object(_) => false,
         });
@@ -288,10 +290,10 @@ impl Pagination {
     }
 
     fn arguments_text(&self) -> String {
-        let arguments = self.next.iter().map(|(argument, value)| match value.as_str() {
+        let arguments = self.next.iter().map(|(argument, value)| match plain_text(value) {
             // Quoted where its end would not be visible.
-            Some(text) if !text.contains([' ', ',', '"']) => format!("{argument}={text}"),
-            _ => format!("{argument}={value}"),
+            text if value.is_string() && text.contains([' ', ',', '"']) => format!("{argument}={value}"),
+            text => format!("{argument}={text}"),
         });
         arguments.collect::<Vec<_>>().join(", ")
     }
@@ -359,14 +361,13 @@ fn next_url(members: &Value) -> Option<&str> {
 fn small_members(body: &RawValue) -> Value {
     let members: BTreeMap<String, &RawValue> = serde_json::from_str(body.get()).unwrap_or_default();
     let small = members.into_iter().filter(|(_, value)| value.get().len() <= MAX_MEMBER_LEN);
-    small.map(|(name, value)| (name, serde_json::from_str::<Value>(value.get()).unwrap_or_default())).collect()
+    small.map(|(name, value)| (name, parse_exact::<Value>(value.get()).unwrap_or_default())).collect()
 }
 
 /// Text of a scalar that is not empty.
-fn plain_text(value: &Value) -> Option<String> {
+fn scalar_text(value: &Value) -> Option<String> {
     match value {
-        Value::String(text) => Some(text.clone()).filter(|text| !text.is_empty()),
-        Value::Number(number) => Some(number.to_string()),
+        Value::String(_) | Value::Number(_) => Some(plain_text(value).into_owned()).filter(|text| !text.is_empty()),
         Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
     }
 }

@@ -16,6 +16,7 @@ use serde_json::value::to_raw_value;
 use serde_json::{Map, Value, json};
 use toolcrib_connector::{CallFailure, ToolResult};
 use toolcrib_core::execution::{Operation, ParameterLocation};
+use toolcrib_core::json::plain_text;
 use toolcrib_core::source::PollSettings;
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::{Code, Error, Result, percent};
@@ -24,7 +25,7 @@ use url::Url;
 use super::call::ApiClient;
 use super::error_response::{find_reason, truncate_body};
 use super::request_builder::{build_get, check_plain_url, parse_declared_url};
-use super::result::{build_result, build_result_from, header_pairs, json_text};
+use super::result::{build_result, build_result_from, header_pairs, parse_json};
 use super::retry::retry_after_header;
 use super::send::{OutboundRequest, ReceivedResponse};
 use crate::expression::{self, Scope, evaluate, is_expression};
@@ -102,7 +103,7 @@ impl Poller<'_> {
         started: &ReceivedResponse,
     ) -> Result<Url> {
         let sent = SentArguments::new(operation, arguments);
-        let body: Option<Value> = serde_json::from_slice(&json_text(&started.body)).ok();
+        let body = parse_json(&started.body);
         let headers = header_pairs(&started.headers);
         // Expressions may refer to the request that started the job and to its response.
         let scope = Scope {
@@ -119,7 +120,7 @@ impl Poller<'_> {
         // A template that is a single expression is a URL from the response, such as `Location`: relative to the
         // response's own URL.
         if let Some(expression) = as_single_expression(template) {
-            let pointed = value_text(&evaluate(expression, &scope)?);
+            let pointed = plain_text(&evaluate(expression, &scope)?).into_owned();
             check_plain_url(&pointed).map_err(not_pollable)?;
             let url = match Url::parse(&pointed) {
                 Ok(_) => pointed,
@@ -154,9 +155,11 @@ impl Poller<'_> {
         if received.body.is_empty() {
             return Ok(JobState::Running(None));
         }
-        let body: Value = serde_json::from_slice(&json_text(&received.body))
-            .map_err(|_| self.job_error("returned a status that is not JSON"))?;
-        let Some(status) = body.pointer(&self.poll.status).map(value_text) else { return Ok(JobState::Running(None)) };
+        let not_json = || self.job_error("returned a status that is not JSON");
+        let body = parse_json(&received.body).ok_or_else(not_json)?;
+        let Some(status) = body.pointer(&self.poll.status).map(|status| plain_text(status).into_owned()) else {
+            return Ok(JobState::Running(None));
+        };
         let shown_status = sanitize_truncated(&status, 80);
         Ok(if self.poll.done.contains(&status) {
             JobState::Done(body)
@@ -265,7 +268,8 @@ fn fill_template(template: &str, scope: &Scope<'_>) -> Result<String> {
     let mut rest = template;
     while let Some(start) = rest.find("{$") {
         let Some(length) = rest[start..].find('}') else { break };
-        let value = value_text(&evaluate(&rest[start + 1..start + length], scope)?);
+        let value = evaluate(&rest[start + 1..start + length], scope)?;
+        let value = plain_text(&value);
         if value.len() > MAX_URL_VALUE_LEN {
             let message = format!("a value for the status URL is longer than {MAX_URL_VALUE_LEN} bytes");
             return Err(Error::new(Code::ToolExecutionFailed, message));
@@ -276,12 +280,4 @@ fn fill_template(template: &str, scope: &Scope<'_>) -> Result<String> {
     }
     filled.push_str(rest);
     Ok(filled)
-}
-
-/// Text of a value for comparison and URLs: strings without quotes.
-fn value_text(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => value.to_string(),
-    }
 }

@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 use toolcrib_config::show::{mask_literals, mask_url};
 use toolcrib_core::execution::{BodyEncoding, BodyOutline, BodySpec, Operation, ParameterLocation, RequestOutline};
 use toolcrib_core::source::{Auth, KeyLocation, OpenApiSource};
+use url::Url;
 
-use super::credentials::{AuthValue, select_auth};
+use super::credentials::{AuthValue, absolute_token_url, select_auth};
 use super::resolved_source::SourceCredentials;
 use crate::request::{accept_header, body_content_type, is_connection_header};
 
@@ -84,7 +85,11 @@ fn add_credentials(
                 outline.set_header("Authorization", &format!("Basic base64({user}:{password})"));
             }
             AuthValue::Oauth2(grant) => {
-                let text = format!("Bearer {{access token from {}}}", mask_url(&grant.token_url));
+                let server = openapi.base_url.as_deref().unwrap_or(&operation.server);
+                let server = Url::parse(server).ok().filter(|_| grant.is_document_url);
+                let absolute = server.and_then(|server| absolute_token_url(&grant.token_url, &server));
+                let token_url = absolute.map_or(grant.token_url, String::from);
+                let text = format!("Bearer {{access token from {}}}", mask_url(&token_url));
                 outline.set_header("Authorization", &text);
             }
             AuthValue::ApiKey { name, location: KeyLocation::Header, value } => outline.set_header(&name, &value),
@@ -200,5 +205,20 @@ mod tests {
         assert_eq!(authorization(Auth::Bearer("${env:SHOP_TOKEN}".into())), "Bearer ${env:SHOP_TOKEN}");
         let basic = Auth::Basic { user: "${env:USER}".into(), password: "hunter2".into() };
         assert_eq!(authorization(basic), "Basic base64(${env:USER}:***)");
+        let secret = || "${env:SECRET}".to_owned();
+        let oauth =
+            Auth::Oauth2 { token_url: String::new(), client_id: "me".into(), client_secret: secret(), scopes: vec![] };
+        let openapi = OpenApiSource { auth: Some(oauth), ..OpenApiSource::default() };
+        let scheme = SecurityRequirement { scheme: "o".into(), kind: SecurityScheme::Oauth2, scopes: Vec::new() };
+        let operation = Operation {
+            server: "https://api.example/v1".into(),
+            security: vec![vec![scheme]],
+            token_urls: BTreeMap::from([("o".into(), "oauth/token".into())]),
+            ..Operation::default()
+        };
+        assert_eq!(
+            outline_request(&openapi, &operation).headers["Authorization"],
+            "Bearer {access token from https://api.example/v1/oauth/token}"
+        );
     }
 }

@@ -22,6 +22,7 @@ use serde_json::{Map, Value, json};
 use toolcrib_connector::redact::Redactor;
 use toolcrib_connector::{PAGINATION_KEY, ToolResult};
 use toolcrib_core::execution::OperationResponse;
+use toolcrib_core::json::{parse_exact, plain_text, to_exact_raw};
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::{Code, Error, Result, ResultExt};
 
@@ -85,7 +86,7 @@ struct CallResult<'a> {
     #[serde(rename = "structuredContent", skip_serializing_if = "Option::is_none")]
     structured: Option<StructuredContent<'a>>,
     #[serde(rename = "_meta")]
-    meta: Value,
+    meta: Box<RawValue>,
 }
 
 /// Structured content must be an object, so other JSON values are wrapped as `{"result": …}`. Raw, to keep numbers and
@@ -134,7 +135,7 @@ pub(super) fn build_result(label: &str, received: &ReceivedResponse, pages: &Pag
         content.push(text_block(&pagination.to_text()));
         meta[PAGINATION_KEY] = pagination.to_meta();
     }
-    serialize_result(&CallResult { content, structured, meta })
+    serialize_result(content, structured, &meta)
 }
 
 /// The response for runtime expressions of a workflow, whatever its status: all headers, and a body that is JSON or
@@ -144,7 +145,7 @@ pub(super) fn to_arazzo_response(request: &OutboundRequest, received: &ReceivedR
     let text = || Value::String(decode_body(headers, body));
     let value = match classify_body(&media_type(headers), body) {
         _ if body.is_empty() || *is_truncated || is_encoded(headers) => None,
-        BodyKind::Json => Some(serde_json::from_slice(&json_text(body)).unwrap_or_else(|_| text())),
+        BodyKind::Json => Some(parse_json(body).unwrap_or_else(text)),
         BodyKind::Text => Some(text()),
         BodyKind::Image | BodyKind::Audio | BodyKind::Binary => None,
     };
@@ -161,18 +162,21 @@ pub(super) fn header_pairs(headers: &HeaderMap) -> Vec<(String, String)> {
 
 /// Builds the result from a part of a response: the outcome of a polled job.
 pub(super) fn build_result_from(value: &Value, received: &ReceivedResponse, redactor: &Redactor) -> Result<ToolResult> {
-    let raw = to_raw_value(value).context(Code::Internal, "cannot serialize a result")?;
-    let content = vec![text_block(value.as_str().unwrap_or(raw.get()))];
-    serialize_result(&CallResult {
-        content,
-        structured: Some(structured_content(&raw)),
-        meta: http_meta(received.status, &received.headers, redactor),
-    })
+    let raw = to_exact_raw(value).context(Code::Internal, "cannot serialize a result")?;
+    let content = vec![text_block(&plain_text(value))];
+    let meta = http_meta(received.status, &received.headers, redactor);
+    serialize_result(content, Some(structured_content(&raw)), &meta)
 }
 
 /// Serialises once; the layout is read from the text.
-fn serialize_result(result: &CallResult<'_>) -> Result<ToolResult> {
-    let raw = to_raw_value(result).context(Code::Internal, "cannot serialize a result")?;
+fn serialize_result(
+    content: Vec<Value>,
+    structured: Option<StructuredContent<'_>>,
+    meta: &Value,
+) -> Result<ToolResult> {
+    let meta = to_exact_raw(meta).context(Code::Internal, "cannot serialize a result")?;
+    let result = CallResult { content, structured, meta };
+    let raw = to_raw_value(&result).context(Code::Internal, "cannot serialize a result")?;
     ToolResult::parse(raw).ok_or_else(|| Error::new(Code::Internal, "internal error: a result is not an object"))
 }
 
@@ -235,6 +239,11 @@ pub(super) fn json_text(body: &[u8]) -> Cow<'_, [u8]> {
         [0xfe, 0xff, rest @ ..] => from_utf16(rest, u16::from_be_bytes),
         _ => Cow::Borrowed(body),
     }
+}
+
+/// Parses a body as JSON; integers keep all digits. `None` if it is not JSON.
+pub(super) fn parse_json(body: &[u8]) -> Option<Value> {
+    parse_exact(std::str::from_utf8(&json_text(body)).ok()?).ok()
 }
 
 /// Whether the body still has a content encoding: one that was not requested and cannot be decoded.

@@ -1,5 +1,5 @@
-//! Values that a workflow step sends although the operation declares no parameters for them: parts of the query, and
-//! headers such as an `Authorization` with the token of an earlier step.
+//! Parts of a request that a workflow step sends although the operation does not declare them: parts of the query,
+//! headers such as an `Authorization` with the token of an earlier step, and another media type for the body.
 //!
 //! They become parameters of a copy of the operation, so that names and values are checked and encoded like any other.
 //! Configured headers and credentials of the source take precedence. Like those, they are sent to the server of the API
@@ -11,6 +11,9 @@ use serde_json::{Map, Value};
 use toolcrib_connector::UndeclaredParameters;
 use toolcrib_connector::secret::SourceReferences;
 use toolcrib_core::execution::{Operation, OperationParameter, ParameterLocation, ParameterStyle, Serialization};
+
+use crate::operation::content_kind;
+use crate::request::to_plain_text;
 
 /// Parts of the names of headers and query values that are credentials.
 const CREDENTIAL_NAMES: [&str; 6] = ["auth", "token", "key", "secret", "session", "password"];
@@ -25,11 +28,16 @@ pub(super) fn add_undeclared<'a>(
     references: &SourceReferences,
 ) -> (Cow<'a, Operation>, Map<String, Value>) {
     let mut operation = operation.clone();
+    if let (Some(content_type), Some(body)) = (&undeclared.content_type, &mut operation.body) {
+        body.content = content_kind(content_type);
+        body.media_type.clone_from(content_type);
+        operation.body_choice = None;
+    }
     let query = undeclared.query.iter().map(|pair| (ParameterLocation::Query, ParameterStyle::Form, pair));
     let headers = undeclared.headers.iter().map(|pair| (ParameterLocation::Header, ParameterStyle::Simple, pair));
     for (location, style, (name, value)) in query.chain(headers) {
         if let Some(credential) = credential(name, value) {
-            references.add_credential(credential);
+            references.add_credential(&credential);
         }
         // No argument of a tool contains a space before a parenthesis.
         let argument = format!("{name} ({})", location.as_str());
@@ -46,9 +54,37 @@ pub(super) fn add_undeclared<'a>(
 }
 
 /// The secret part of a value, if its name says that it is a credential: without the scheme of `Bearer TOKEN`.
-fn credential<'a>(name: &str, value: &'a Value) -> Option<&'a str> {
+fn credential(name: &str, value: &Value) -> Option<String> {
     let name = name.to_ascii_lowercase();
     let is_credential = CREDENTIAL_NAMES.iter().any(|part| name.contains(part));
-    let word = value.as_str().filter(|_| is_credential)?.rsplit(' ').next()?;
-    Some(word).filter(|word| word.len() >= MIN_CREDENTIAL_LEN)
+    if !is_credential || !matches!(value, Value::String(_) | Value::Number(_)) {
+        return None;
+    }
+    // As it is sent.
+    let text = to_plain_text(value);
+    text.rsplit(' ').next().filter(|word| word.len() >= MIN_CREDENTIAL_LEN).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use toolcrib_core::json::parse_integer;
+
+    use super::*;
+
+    #[test]
+    fn credentials_are_recognized_as_they_are_sent() {
+        let long = "123456789012345678901234567890";
+        for (name, value, expected) in [
+            ("Authorization", json!("Bearer s3cret-token"), Some("s3cret-token")),
+            ("session_token", json!(1_234_567_890), Some("1234567890")),
+            ("session_token", json!(1e9), Some("1000000000")),
+            ("X-Api-Key", parse_integer(long).unwrap(), Some(long)),
+            ("X-Api-Key", json!(1234), None),
+            ("X-Api-Key", json!([1_234_567_890]), None),
+            ("page", json!(1_234_567_890), None),
+        ] {
+            assert_eq!(credential(name, &value).as_deref(), expected, "{name} {value}");
+        }
+    }
 }

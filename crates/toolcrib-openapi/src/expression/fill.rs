@@ -12,6 +12,7 @@
 
 use serde_json::Value;
 use toolcrib_core::error::{Code, Error, Result};
+use toolcrib_core::json::plain_text;
 
 use super::{Scope, is_expression, resolve};
 
@@ -83,10 +84,7 @@ fn fill_text(text: &str, scope: &Scope<'_>, budget: &mut FillBudget) -> Result<V
         filled.push_str(&rest[..start]);
         let value = resolve(&rest[start + 1..start + length], scope)?;
         budget.spend(approximate_size(&value))?;
-        match value.as_str() {
-            Some(text) => filled.push_str(text),
-            None => filled.push_str(&value.to_string()),
-        }
+        filled.push_str(&plain_text(&value));
         rest = &rest[start + length + 1..];
     }
     budget.spend(rest.len())?;

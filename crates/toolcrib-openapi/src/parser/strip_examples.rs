@@ -1,15 +1,25 @@
 //! Deserializes JSON into an untyped value without examples. They are most of a large document, and no tool needs them.
 //! The values are skipped while parsing, so they never take memory.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
+use toolcrib_core::json::mark_integers;
 
 use super::super::key_kind::KeyKind;
 
 /// Parses JSON and drops all values of `example` and `examples` keywords.
 pub(super) fn parse(text: &str) -> serde_json::Result<Value> {
+    match mark_integers(text) {
+        Cow::Borrowed(text) => parse_marked(text),
+        // The positions in an error must be those of the original text.
+        Cow::Owned(marked) => parse_marked(&marked).or_else(|_| parse_marked(text)),
+    }
+}
+
+fn parse_marked(text: &str) -> serde_json::Result<Value> {
     let mut deserializer = serde_json::Deserializer::from_str(text);
     let value = ExampleStripper(KeyKind::Keywords).deserialize(&mut deserializer)?;
     deserializer.end()?;

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use toolcrib_core::error::Result;
 use toolcrib_core::execution::{BodyAlternative, BodyEncoding, BodySpec, Operation};
 
-use super::{PreparedBody, invalid_argument, media_type, multipart, to_plain_text, urlencoded};
+use super::{PreparedBody, invalid_argument, media_type, multipart, to_json, to_plain_text, urlencoded};
 
 /// Maximum size of a form. Names are repeated in it, so a small argument could produce a huge body.
 pub(super) const MAX_FORM_BYTES: usize = 64 * 1024 * 1024;
@@ -38,7 +38,7 @@ pub(super) fn build_body(
     // Each kind serialises the same argument differently.
     let content_type = content_type(body);
     Ok(Some(match body.content {
-        BodyEncoding::Json => PreparedBody { content_type, bytes: value.to_string().into_bytes() },
+        BodyEncoding::Json => PreparedBody { content_type, bytes: to_json(value).into_bytes() },
         BodyEncoding::JsonLines => PreparedBody { bytes: json_lines(value, &content_type).into_bytes(), content_type },
         BodyEncoding::Text => PreparedBody { content_type, bytes: to_plain_text(value).into_bytes() },
         BodyEncoding::Binary => PreparedBody { content_type, bytes: decode_file(&body.argument, value)?.1 },
@@ -109,7 +109,7 @@ pub(crate) fn content_type(body: &BodySpec) -> String {
 fn json_lines(value: &Value, content_type: &str) -> String {
     let separator = if media_type::essence(content_type).ends_with("json-seq") { "\u{1e}" } else { "" };
     let items: &[Value] = if let Value::Array(items) = value { items } else { std::slice::from_ref(value) };
-    items.iter().map(|item| format!("{separator}{item}\n")).collect()
+    items.iter().map(|item| format!("{separator}{}\n", to_json(item))).collect()
 }
 
 /// Decodes a file: base64, or `{"name","base64"}`. Returns its name, if given, and its content.

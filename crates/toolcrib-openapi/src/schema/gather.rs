@@ -10,7 +10,7 @@ use std::rc::Rc;
 use serde_json::{Map, Value, json};
 use toolcrib_schema::referenced_definition;
 
-use super::{BYTES_PER_WORK, Direction, SchemaTranslator, TranslatedSchema, prune};
+use super::{BYTES_PER_WORK, DefinitionForm, Direction, SchemaTranslator, TranslatedSchema, prune};
 
 /// Maximum size of a schema in a list of tools. Above it, the listed schema is pruned.
 const MAX_LISTED_BYTES: usize = 8 * 1024;
@@ -37,13 +37,7 @@ pub(super) type Definitions = HashMap<Rc<str>, Rc<TranslatedSchema>>;
 impl SchemaTranslator<'_> {
     /// Assembles a schema for agents, with a pruned version for lists if it is long.
     pub(in super::super) fn assemble(&mut self, root: &TranslatedSchema, direction: Direction) -> AssembledSchema {
-        // Sizes are compared before anything is inlined, since inlining copies.
-        let definitions = self.collect_definitions(root, direction, MAX_FULL_BYTES);
-        let full = definitions
-            .as_ref()
-            .map(|definitions| inline_definitions(root, definitions))
-            .filter(|full| fits(full, MAX_FULL_BYTES));
-        match full {
+        match self.assemble_whole(root, direction, MAX_FULL_BYTES) {
             Some(full) if fits(&full, MAX_LISTED_BYTES) => AssembledSchema { listed: full, full: None },
             Some(full) => AssembledSchema { listed: self.prune(root, direction, MAX_LISTED_BYTES), full: Some(full) },
             // Too large even as a full schema: prune both, to different sizes.
@@ -56,10 +50,18 @@ impl SchemaTranslator<'_> {
 
     /// Assembles a schema that is at most as long as one in a list.
     pub(in super::super) fn assemble_short(&mut self, root: &TranslatedSchema, direction: Direction) -> Value {
-        let definitions = self.collect_definitions(root, direction, MAX_LISTED_BYTES);
-        let full = definitions.as_ref().map(|definitions| inline_definitions(root, definitions));
-        full.filter(|full| fits(full, MAX_LISTED_BYTES))
+        self.assemble_whole(root, direction, MAX_LISTED_BYTES)
             .unwrap_or_else(|| self.prune(root, direction, MAX_LISTED_BYTES))
+    }
+
+    /// Assembles a schema of at most `limit` bytes. If it is longer with the variants that only subtypes define, they
+    /// are left out.
+    fn assemble_whole(&mut self, root: &TranslatedSchema, direction: Direction, limit: usize) -> Option<Value> {
+        [DefinitionForm::Value, DefinitionForm::Base].into_iter().find_map(|form| {
+            // Sizes are compared before anything is inlined, since inlining copies.
+            let definitions = self.collect_definitions(root, direction, form, limit)?;
+            Some(inline_definitions(root, &definitions)).filter(|whole| fits(whole, limit))
+        })
     }
 
     /// Prunes a schema to `limit` bytes.
@@ -69,7 +71,7 @@ impl SchemaTranslator<'_> {
         }
         let (value, written) = prune::prune(&root.value, limit, &mut |name| {
             let name = self.targets.get_key_value(name)?.0.clone();
-            if self.charge_schema() { self.definition(&name, direction) } else { None }
+            if self.charge_schema() { self.definition(&name, direction, DefinitionForm::Value) } else { None }
         });
         self.spend((written / BYTES_PER_WORK) as u64);
         value
@@ -80,6 +82,7 @@ impl SchemaTranslator<'_> {
         &mut self,
         root: &TranslatedSchema,
         direction: Direction,
+        form: DefinitionForm,
         limit: usize,
     ) -> Option<Definitions> {
         let mut definitions = Definitions::new();
@@ -91,7 +94,7 @@ impl SchemaTranslator<'_> {
             if definitions.contains_key(&name) {
                 continue;
             }
-            let definition = self.definition(&name, direction)?;
+            let definition = self.definition(&name, direction, form)?;
             size += definition.size;
             self.spend(1 + (definition.size.min(limit) / BYTES_PER_WORK) as u64);
             if size > limit || definitions.len() >= MAX_DEFINITIONS {

@@ -3,7 +3,8 @@
 
 use std::collections::HashSet;
 
-use serde_json::{Number, Value, json};
+use serde_json::{Value, json};
+use toolcrib_core::json::{as_float, parse_exact, plain_text};
 use toolcrib_schema::JSON_TYPES;
 
 /// Returns the valid types in `type`, each once.
@@ -53,11 +54,12 @@ pub(super) fn fix_enum(value: &Value, declared: Option<&Value>) -> Option<Value>
         // Documents list numbers and booleans as strings, and the reverse.
         let value = match (declared, value) {
             (Some("string"), Value::Number(_) | Value::Bool(_)) => value.to_string().into(),
+            (Some("string"), Value::String(_)) => plain_text(value).into(),
             (Some("boolean"), Value::String(text)) => {
                 text.to_ascii_lowercase().parse::<bool>().map_or_else(|_| value.clone(), Value::Bool)
             }
             (Some("integer" | "number"), Value::String(text)) => {
-                serde_json::from_str::<Number>(text).map_or_else(|_| value.clone(), Value::Number)
+                parse_exact(text).ok().filter(is_number).unwrap_or_else(|| value.clone())
             }
             _ => value.clone(),
         };
@@ -69,13 +71,22 @@ pub(super) fn fix_enum(value: &Value, declared: Option<&Value>) -> Option<Value>
 }
 
 /// Returns a number, also from a string.
-pub(super) fn fix_number(value: &Value) -> Option<Number> {
+pub(super) fn fix_number(value: &Value) -> Option<Value> {
     match value {
-        Value::Number(number) => Some(number.clone()),
+        _ if is_number(value) => Some(value.clone()),
         // Numbers in quotes are a common mistake.
-        Value::String(text) => serde_json::from_str(text).ok(),
-        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
+        Value::String(text) => parse_exact(text).ok().filter(is_number),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => None,
     }
+}
+
+/// Returns a number above zero, also from a string.
+pub(super) fn fix_step(value: &Value) -> Option<Value> {
+    fix_number(value).filter(|step| as_float(step).is_some_and(|step| step > 0.0))
+}
+
+fn is_number(value: &Value) -> bool {
+    as_float(value).is_some()
 }
 
 /// Returns a non-negative integer, also from a float or a string.

@@ -4,6 +4,10 @@
 //! The levels of [`PRUNE_LEVELS`] are tried until the result fits. Because arguments are validated against the full
 //! schema, a pruned one may accept too much, but an argument that the full one accepts must not be rejected by a client
 //! that validates against the listed one.
+//!
+//! The values (`enum`) of required arguments are kept at every level ([`required_values`]).
+
+mod required_values;
 
 use std::collections::HashSet;
 use std::rc::Rc;
@@ -14,6 +18,7 @@ use toolcrib_schema::referenced_definition;
 
 use super::super::description;
 use super::TranslatedSchema;
+use required_values::RequiredValues;
 
 /// Maximum size of a schema that stays over its limit even when pruned most.
 const MAX_PRUNED_BYTES: usize = 128 * 1024;
@@ -23,9 +28,6 @@ const PRUNED_COMMENT: &str = "pruned";
 const PRUNED_ROOT_COMMENT: &str = "pruned; ask for the full schema to see the rest";
 /// Maximum number of values of an `enum` that is kept.
 const MAX_ENUM_VALUES: usize = 24;
-/// Maximum size of the longer `enum`s of required arguments together, which are kept before other parts: a call without
-/// one of their values fails.
-const MAX_REQUIRED_ENUM_BYTES: usize = 6 * 1024;
 /// Maximum nesting of definitions, against chains of definitions that only refer to one another.
 const MAX_DEFINITION_NESTING: usize = 32;
 
@@ -42,8 +44,9 @@ pub(super) fn prune(root: &Value, limit: usize, find_definition: &mut Definition
     let mut bytes_written = 0;
     for (depth, text) in PRUNE_LEVELS {
         // Leaves room for the comment at the root.
-        let mut pruner = Pruner::new(depth, text, limit as isize - 64, find_definition);
-        let value = pruner.prune_schema(root, 0).filter(|value| value.to_string().len() <= limit);
+        let mut pruner = Pruner::new(depth, text, limit as isize - 64, RequiredValues::within(limit), find_definition);
+        let max_bytes = |pruner: &Pruner<'_, '_>| limit + pruner.required.written_bytes;
+        let value = pruner.prune_schema(root, 0).filter(|value| value.to_string().len() <= max_bytes(&pruner));
         let is_pruned = pruner.is_pruned;
         bytes_written += limit.saturating_sub(pruner.remaining_bytes.max(0) as usize);
         if let Some(value) = value {
@@ -51,7 +54,7 @@ pub(super) fn prune(root: &Value, limit: usize, find_definition: &mut Definition
         }
     }
     // Keep at least the names of all arguments, if those are not too many either.
-    let mut pruner = Pruner::new(1, 0, MAX_PRUNED_BYTES as isize, find_definition);
+    let mut pruner = Pruner::new(1, 0, MAX_PRUNED_BYTES as isize, RequiredValues::within(limit), find_definition);
     let minimal = pruner.prune_schema(root, 0).unwrap_or_else(|| json!({ "type": "object" }));
     (add_root_comment(minimal, true), bytes_written + MAX_PRUNED_BYTES)
 }
@@ -76,8 +79,8 @@ struct Pruner<'p, 'l> {
     is_pruned: bool,
     /// Whether the current schema belongs to a required argument: a required property of a required object, and so on.
     is_required: bool,
-    /// Size of the longer `enum`s of required arguments so far.
-    required_enum_bytes: usize,
+    /// Limits of the values of required arguments.
+    required: RequiredValues,
     find_definition: &'p mut DefinitionLookup<'l>,
     /// Definitions on the path to the current schema, the innermost last.
     open_definitions: Vec<String>,
@@ -120,6 +123,7 @@ impl<'p, 'l> Pruner<'p, 'l> {
         max_depth: usize,
         max_text_len: usize,
         remaining_bytes: isize,
+        required: RequiredValues,
         find_definition: &'p mut DefinitionLookup<'l>,
     ) -> Pruner<'p, 'l> {
         Pruner {
@@ -128,7 +132,7 @@ impl<'p, 'l> Pruner<'p, 'l> {
             remaining_bytes,
             is_pruned: false,
             is_required: true,
-            required_enum_bytes: 0,
+            required,
             find_definition,
             open_definitions: Vec::new(),
         }
@@ -136,9 +140,15 @@ impl<'p, 'l> Pruner<'p, 'l> {
 
     /// Prunes a schema. Returns `None` once `remaining_bytes` is spent.
     fn prune_schema(&mut self, value: &Value, depth: usize) -> Option<Value> {
+        self.prune_described(value, None, depth)
+    }
+
+    /// Prunes a schema with the description beside a reference to it, which replaces its own.
+    fn prune_described(&mut self, value: &Value, description: Option<&str>, depth: usize) -> Option<Value> {
         let Value::Object(fields) = value else { return Some(value.clone()) };
         let name = referenced_definition(fields);
-        let Some(name) = name else { return self.prune_keywords(fields, depth).map(Value::Object) };
+        let Some(name) = name else { return self.prune_keywords(fields, description, depth).map(Value::Object) };
+        let description = description.or_else(|| fields.get("description")?.as_str());
         // A definition that cannot be read accepts anything.
         let Some(definition) = (self.find_definition)(name) else { return Some(json!({})) };
         if self.open_definitions.len() >= MAX_DEFINITION_NESTING
@@ -151,17 +161,18 @@ impl<'p, 'l> Pruner<'p, 'l> {
             return Some(output.into());
         }
         self.open_definitions.push(name.to_owned());
-        let output = self.prune_schema(&definition.value, depth);
+        let output = self.prune_described(&definition.value, description, depth);
         self.open_definitions.pop();
-        let mut output = output?;
-        if let (Value::Object(output), Some(Value::String(text))) = (&mut output, fields.get("description")) {
-            self.insert_description(text, output);
-        }
-        Some(output)
+        output
     }
 
-    /// Prunes the keywords of one schema.
-    fn prune_keywords(&mut self, fields: &Map<String, Value>, depth: usize) -> Option<Map<String, Value>> {
+    /// Prunes the keywords of one schema. `description` replaces its own.
+    fn prune_keywords(
+        &mut self,
+        fields: &Map<String, Value>,
+        description: Option<&str>,
+        depth: usize,
+    ) -> Option<Map<String, Value>> {
         let mut output = Map::new();
         // Keywords that apply subschemas are cut below the depth; all others are copied while bytes are left.
         let mut omissions = Omissions::default();
@@ -228,13 +239,13 @@ impl<'p, 'l> Pruner<'p, 'l> {
                         omissions.other = true;
                     }
                 }
-                "description" => value.as_str().map_or((), |text| self.insert_description(text, &mut output)),
+                "description" => {
+                    if let Some(text) = description.or(value.as_str()) {
+                        self.insert_description(text, &mut output);
+                    }
+                }
                 "enum" if value.as_array().is_some_and(|choices| choices.len() > MAX_ENUM_VALUES) => {
-                    let available = MAX_REQUIRED_ENUM_BYTES - self.required_enum_bytes;
-                    let size = json::truncated_json(value, available + 4).len();
-                    if self.is_required && size <= available {
-                        self.required_enum_bytes += size;
-                        self.spend(size)?;
+                    if self.is_required && self.required.reserve(value) {
                         output.insert(key.clone(), value.clone());
                     } else {
                         omissions.other = true;
@@ -250,6 +261,12 @@ impl<'p, 'l> Pruner<'p, 'l> {
         }
         if omissions.apply_to(&mut output) {
             self.is_pruned = true;
+        }
+        if let Some(text) = description.filter(|_| !fields.contains_key("description")) {
+            self.insert_description(text, &mut output);
+        }
+        if self.is_required && self.is_pruned {
+            self.restore_required_values(fields, &mut output);
         }
         Some(output)
     }

@@ -1,3 +1,5 @@
+mod variants;
+
 use serde_json::json;
 use url::Url;
 
@@ -57,48 +59,6 @@ fn openapi_3_0_keywords_are_translated() {
     ] {
         check(SchemaDialect::OpenApi30, schema, expected);
     }
-}
-
-#[test]
-fn a_discriminator_assigns_values_to_variants() {
-    let named = |name: &str| json!({ "$ref": format!("#/components/schemas/{name}") });
-    let definitions = json!({
-        "Pet": { "type": "object", "properties": { "kind": { "type": "string" } }, "required": ["kind"] },
-        "Cat": { "allOf": [named("Pet"), { "properties": { "lives": { "type": "integer" } } }] },
-        "Dog": { "allOf": [named("Pet"), { "properties": { "barks": { "type": "boolean" } } }] },
-        "Fish": { "type": "object", "properties": { "kind": { "type": "string", "enum": ["fish"] } } },
-    });
-    let schema = json!({
-        "oneOf": [named("Cat"), named("Dog"), named("Fish")],
-        "discriminator": { "propertyName": "kind", "mapping": {
-            "cat": "#/components/schemas/Cat", "tom": "Cat", "lost": "#/components/schemas/None" } },
-    });
-    let (listed, faults) = translate_request(SchemaDialect::OpenApi30, schema, definitions);
-    assert_eq!(faults, [""; 0]);
-    let kinds = |index: usize| listed["anyOf"][index]["properties"]["kind"].clone();
-    assert_eq!(kinds(0), json!({ "enum": ["cat", "tom"] }));
-    assert_eq!(kinds(1), json!({ "const": "Dog" }));
-    assert_eq!(kinds(2), json!({ "type": "string", "enum": ["fish"] }));
-    let validator = jsonschema::validator_for(&listed).unwrap();
-    for (value, expected) in [
-        (json!({ "kind": "tom", "lives": 9 }), true),
-        (json!({ "kind": "cat", "lives": "9" }), false),
-        (json!({ "kind": "Dog", "lives": "9" }), true),
-        (json!({ "kind": "bird" }), false),
-    ] {
-        assert_eq!(validator.is_valid(&value), expected, "{value}");
-    }
-}
-
-#[test]
-fn a_value_may_match_several_variants() {
-    let variants = json!([{ "type": "integer" }, { "type": "number" }]);
-    check(SchemaDialect::JsonSchema, json!({ "oneOf": variants }), json!({ "anyOf": variants }));
-    check(
-        SchemaDialect::JsonSchema,
-        json!({ "oneOf": variants, "anyOf": [{ "minimum": 1 }] }),
-        json!({ "anyOf": [{ "minimum": 1 }], "allOf": [{ "anyOf": variants }] }),
-    );
 }
 
 #[test]
@@ -216,6 +176,63 @@ fn pruning_keeps_the_values_of_required_arguments() {
     assert_eq!(properties["list"]["items"]["enum"], json!(values("item")));
     assert_eq!(properties["body"]["properties"]["kind"]["enum"], json!(values("kind")));
     assert_eq!(properties["optional"]["enum"], Value::Null);
+}
+
+/// Values of required arguments, of required properties of a body with too many properties to list, and of a list that
+/// is too long even so.
+#[test]
+fn pruning_keeps_long_lists_of_required_values() {
+    let values = |prefix: &str, count: usize| (0..count).map(|n| format!("{prefix} {n:06}")).collect::<Vec<_>>();
+    let filler: serde_json::Map<String, Value> =
+        (0..900).map(|n| (format!("filler_{n}"), json!({"type": "string", "description": "x".repeat(100)}))).collect();
+    let mut body_properties = filler;
+    body_properties.insert("kind".into(), reference("Kind"));
+    body_properties.insert(
+        "inner".into(),
+        json!({"type": "object", "required": ["state"], "properties": {
+        "state": {"type": "string", "enum": ["on", "off"]}, "other": {"type": "string", "enum": ["x"]} }}),
+    );
+    let schema = json!({
+        "type": "object", "required": ["zone", "code", "body"],
+        "properties": {
+            "zone": {"type": "string", "enum": values("zone", 600)},
+            "code": {"type": "string", "description": "A code.", "enum": values("code", 9_000)},
+            "body": {"allOf": [
+                {"type": "object", "properties": body_properties, "additionalProperties": false},
+                {"required": ["kind", "inner"]},
+            ]},
+        },
+    });
+    let definitions = json!({"Kind": {"type": "string", "enum": values("kind", 60)}});
+    let (listed, _) = translate_request(SchemaDialect::JsonSchema, schema, definitions);
+    let properties = &listed["properties"];
+    assert!(listed.to_string().len() <= 3 * 8 * 1024);
+    assert_eq!(properties["zone"]["enum"], json!(values("zone", 600)));
+    let body = &properties["body"];
+    assert_eq!(body["properties"]["kind"]["enum"], json!(values("kind", 60)), "{body}");
+    assert_eq!(body["properties"]["inner"]["properties"], json!({"state": {"type": "string", "enum": ["on", "off"]}}));
+    let code = &properties["code"];
+    assert_eq!(code["enum"], Value::Null);
+    let description = code["description"].as_str().unwrap();
+    assert!(description.starts_with(r#"A code. One of "code 000000", "code 000001", "#), "{description}");
+    let count = description.matches("\"code ").count();
+    let note = format!(r#", or {} more (ask for the full schema to see all)."#, 9_000 - count);
+    assert!(count > 50 && description.ends_with(&note), "{description}");
+    let validator = jsonschema::options().build(&listed).unwrap();
+    let body = json!({"kind": "kind 000001", "inner": {"state": "on", "other": "x"}, "filler_1": "y"});
+    assert!(validator.is_valid(&json!({"zone": "zone 000599", "code": "code 008999", "body": body})), "{listed}");
+}
+
+/// The description beside a reference replaced the one with the values.
+#[test]
+fn a_description_beside_a_reference_keeps_the_shown_values() {
+    let values: Vec<String> = (0..9_000).map(|n| format!("code {n:06}")).collect();
+    let code = json!({"$ref": "#/components/schemas/Code", "description": "The code to use."});
+    let schema = json!({"type": "object", "required": ["code"], "properties": {"code": code}});
+    let definitions = json!({"Code": {"type": "string", "description": "A code.", "enum": values}});
+    let (listed, _) = translate_request(SchemaDialect::OpenApi30, schema, definitions);
+    let description = listed["properties"]["code"]["description"].as_str().unwrap();
+    assert!(description.starts_with(r#"The code to use. One of "code 000000", "code 000001", "#), "{description}");
 }
 
 #[test]

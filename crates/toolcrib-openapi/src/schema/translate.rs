@@ -14,8 +14,8 @@ use toolcrib_schema::{definition_reference, reference_text};
 
 use super::super::description;
 use super::super::document_set::NodeRef;
-use super::keyword_fixes::{fix_count, fix_enum, fix_number, fix_types};
-use super::{Direction, SchemaDialect, SchemaTranslator, TranslatedSchema};
+use super::keyword_fixes::{fix_count, fix_enum, fix_number, fix_step, fix_types};
+use super::{DefinitionForm, DefinitionTarget, Direction, SchemaDialect, SchemaTranslator, TranslatedSchema};
 
 /// Maximum nesting; deeper than any schema of practical use. The JSON text is about twice as deep. A deeper schema
 /// accepts anything.
@@ -33,9 +33,31 @@ pub(super) fn translate_schema<'a>(
     direction: Direction,
     faults: &mut Vec<String>,
 ) -> TranslatedSchema {
-    let mut translation =
-        Translation { translator, direction, references: Vec::new(), faults, hidden_properties: Vec::new() };
+    let mut translation = Translation::new(translator, direction, faults);
     let value = translation.translate(node, 0);
+    TranslatedSchema::with_references(value, translation.references)
+}
+
+/// Translates the definition of a named schema in one of its forms. Adds its faults to `faults`.
+pub(super) fn translate_definition<'a>(
+    translator: &mut SchemaTranslator<'a>,
+    target: &DefinitionTarget<'a>,
+    form: DefinitionForm,
+    direction: Direction,
+    faults: &mut Vec<String>,
+) -> TranslatedSchema {
+    let node = target.node;
+    let is_defined_by_subtypes = form == DefinitionForm::Value && translator.is_defined_by_subtypes(node);
+    let mut translation = Translation::new(translator, direction, faults);
+    let variants = if is_defined_by_subtypes { translation.translate_subtypes(target) } else { None };
+    let value = match (variants, form) {
+        (Some(variants), _) => variants,
+        (None, DefinitionForm::Value) => translation.translate(node, 0),
+        (None, DefinitionForm::Base) => {
+            translation.base = Some(std::ptr::from_ref(node.value));
+            translation.translate(node, 0)
+        }
+    };
     TranslatedSchema::with_references(value, translation.references)
 }
 
@@ -48,9 +70,19 @@ struct Translation<'s, 'a> {
     faults: &'s mut Vec<String>,
     /// Properties that the other side writes, for each surrounding `allOf`, the innermost last.
     hidden_properties: Vec<HashSet<String>>,
+    /// Schema whose variants are left out.
+    base: Option<*const Value>,
 }
 
-impl<'a> Translation<'_, 'a> {
+impl<'s, 'a> Translation<'s, 'a> {
+    fn new(
+        translator: &'s mut SchemaTranslator<'a>,
+        direction: Direction,
+        faults: &'s mut Vec<String>,
+    ) -> Translation<'s, 'a> {
+        Translation { translator, direction, references: Vec::new(), faults, hidden_properties: Vec::new(), base: None }
+    }
+
     /// Translates a schema that does not belong to a surrounding `allOf`.
     fn translate(&mut self, node: NodeRef<'a>, depth: usize) -> Value {
         // The schema is an object of its own: what surrounding schemas hide does not apply to its properties.
@@ -74,13 +106,11 @@ impl<'a> Translation<'_, 'a> {
             }
         };
         if let Some(reference) = reference_text(node.value) {
-            return self.translate_reference(reference, fields, node, depth);
+            return self.translate_reference(reference, node, depth);
         }
         // Corrections that need all keywords at once follow: null, contradictions, needless `allOf`.
         let mut output = self.translate_keywords(fields, node, depth);
-        // `nullable` of OpenAPI 3.0 and the extension of Swagger 2.0; newer dialects write a list of types.
-        let nullable = |key: &str| fields.get(key) == Some(&Value::Bool(true));
-        if nullable("nullable") || nullable("x-nullable") {
+        if is_nullable(node.value) {
             allow_null(&mut output);
         }
         remove_contradictions(&mut output);
@@ -88,13 +118,7 @@ impl<'a> Translation<'_, 'a> {
     }
 
     /// Translates a reference and, if the dialect allows them, the keywords beside it.
-    fn translate_reference(
-        &mut self,
-        reference: &str,
-        fields: &'a Map<String, Value>,
-        node: NodeRef<'a>,
-        depth: usize,
-    ) -> Value {
+    fn translate_reference(&mut self, reference: &str, node: NodeRef<'a>, depth: usize) -> Value {
         // The target is translated as a definition, once for all that refer to it.
         let (target, url) = match self.translator.documents.resolve_reference(reference, node.document_url) {
             Ok(target) => target,
@@ -103,8 +127,13 @@ impl<'a> Translation<'_, 'a> {
                 return json!({});
             }
         };
-        let name = self.translator.definition_name(target, url);
-        self.references.push(name.clone());
+        let name = self.add_reference(target, url, DefinitionForm::Value);
+        self.with_siblings(&name, node, depth)
+    }
+
+    /// Returns a reference to a definition with the keywords beside the reference in the document.
+    fn with_siblings(&mut self, name: &str, node: NodeRef<'a>, depth: usize) -> Value {
+        let Value::Object(fields) = node.value else { return json!({}) };
         // OpenAPI 3.0 ignores keywords beside `$ref`, but descriptions there are common and useful.
         let mut output = match self.translator.dialect {
             SchemaDialect::JsonSchema => self.translate_keywords(fields, node, depth),
@@ -113,11 +142,18 @@ impl<'a> Translation<'_, 'a> {
                 description.map(description_entry).into_iter().collect()
             }
         };
-        output.shift_insert(0, "$ref".into(), definition_reference(&name).into());
+        output.shift_insert(0, "$ref".into(), definition_reference(name).into());
         if fields.get("nullable") == Some(&Value::Bool(true)) {
             allow_null(&mut output);
         }
         output.into()
+    }
+
+    /// Records a reference to a definition and returns its name.
+    fn add_reference(&mut self, target: NodeRef<'a>, url: String, form: DefinitionForm) -> Rc<str> {
+        let name = self.translator.definition_name(target, url, form);
+        self.references.push(name.clone());
+        name
     }
 
     /// Translates all keywords of a schema.
@@ -146,7 +182,8 @@ impl<'a> Translation<'_, 'a> {
                 }
                 // An empty list is invalid, so it is dropped.
                 "prefixItems" => self.translate_list(value, node, depth),
-                "anyOf" | "oneOf" => self.translate_variants(value, fields, node, depth),
+                "anyOf" | "oneOf" if self.base == Some(std::ptr::from_ref(node.value)) => None,
+                "anyOf" | "oneOf" => self.translate_variants(value, node, depth),
                 "allOf" => self.translate_all_of(value, node, depth),
                 "items"
                 | "additionalProperties"
@@ -177,16 +214,14 @@ impl<'a> Translation<'_, 'a> {
                 "format" => value.as_str().filter(|format| is_informative_format(format)).map(Into::into),
                 // A pattern that does not compile would make the whole schema unusable.
                 "pattern" => value.as_str().filter(|pattern| self.translator.can_compile(pattern)).map(Into::into),
-                "minimum" | "maximum" => fix_number(value).map(Value::Number),
+                "minimum" | "maximum" => fix_number(value),
                 "exclusiveMinimum" | "exclusiveMaximum" => match value {
                     Value::Bool(_) => None,
                     Value::Null | Value::Number(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => {
-                        fix_number(value).map(Value::Number)
+                        fix_number(value)
                     }
                 },
-                "multipleOf" => {
-                    fix_number(value).filter(|step| step.as_f64().is_some_and(|step| step > 0.0)).map(Value::Number)
-                }
+                "multipleOf" => fix_step(value),
                 "minLength" | "maxLength" | "minItems" | "maxItems" | "minProperties" | "maxProperties"
                 | "minContains" | "maxContains" => fix_count(value),
                 // False is the default.
@@ -229,30 +264,11 @@ impl<'a> Translation<'_, 'a> {
         let mut output = Map::new();
         for (name, value) in value.as_object().into_iter().flatten() {
             let property = NodeRef { value, ..node };
-            if !self.is_hidden(property) {
+            if !self.translator.is_hidden(property, self.direction) {
                 output.insert(name.clone(), self.translate(property, depth + 1));
             }
         }
         output.into()
-    }
-
-    /// Returns whether only the other side writes a property.
-    fn is_hidden(&mut self, property: NodeRef<'a>) -> bool {
-        let key = (self.direction, std::ptr::from_ref(property.value));
-        if let Some(seen) = self.translator.hidden_properties.get(&key) {
-            return *seen;
-        }
-        // Properties that only the server writes are no part of a request, and the reverse.
-        let flag = match self.direction {
-            Direction::Request => "readOnly",
-            Direction::Response => "writeOnly",
-        };
-        // The flag may be beside a reference or in its target.
-        let has_flag = |value: &Value| value.get(flag) == Some(&Value::Bool(true));
-        let hidden = has_flag(property.value)
-            || self.translator.documents.resolve(property).is_ok_and(|node| has_flag(node.value));
-        self.translator.hidden_properties.insert(key, hidden);
-        hidden
     }
 
     /// Translates `required` without duplicates and without hidden properties.
@@ -267,7 +283,8 @@ impl<'a> Translation<'_, 'a> {
         let mut seen = HashSet::new();
         for name in value.as_array()?.iter().filter_map(Value::as_str) {
             let property = properties.and_then(|properties| properties.get(name));
-            let hidden = property.is_some_and(|value| self.is_hidden(NodeRef { value, ..node }));
+            let hidden =
+                property.is_some_and(|value| self.translator.is_hidden(NodeRef { value, ..node }, self.direction));
             if seen.insert(name) && !hidden && !self.hidden_properties.iter().any(|hidden| hidden.contains(name)) {
                 names.push(name);
             }
@@ -299,13 +316,17 @@ impl<'a> Translation<'_, 'a> {
         let mut hidden = HashSet::new();
         // Through references and nested `allOf`.
         for (name, property) in self.translator.object_schema(node).properties {
-            if self.is_hidden(property) {
+            if self.translator.is_hidden(property, self.direction) {
                 hidden.insert(name);
             }
         }
         self.hidden_properties.push(hidden);
-        let members =
-            items.iter().map(|value| self.translate_all_of_member(NodeRef { value, ..node }, depth + 1)).collect();
+        let members = items.iter().map(|value| {
+            let member = NodeRef { value, ..node };
+            let base = self.translate_base(node, member, depth + 1);
+            base.unwrap_or_else(|| self.translate_all_of_member(member, depth + 1))
+        });
+        let members = members.collect();
         self.hidden_properties.pop();
         Some(members)
     }
@@ -335,6 +356,12 @@ fn description_entry(text: &str) -> (String, Value) {
 /// Returns whether a format tells an agent more than the type. Storage sizes of numbers do not.
 fn is_informative_format(format: &str) -> bool {
     !matches!(format, "int32" | "int64" | "float" | "double" | "string" | "" | "integer" | "number" | "boolean")
+}
+
+/// Returns whether a schema accepts `null` by `nullable` of OpenAPI 3.0 or the extension of Swagger 2.0. Newer dialects
+/// write a list of types.
+fn is_nullable(schema: &Value) -> bool {
+    ["nullable", "x-nullable"].iter().any(|key| schema.get(key) == Some(&Value::Bool(true)))
 }
 
 /// Extends a schema to accept `null` too.

@@ -255,3 +255,75 @@ fn cheap_arguments_are_accepted_inline_once_the_schema_is_compiled() {
     assert_eq!(validator.accept_inline(&json!({"x": "a".repeat(1 << 20)})), None);
     assert_eq!(validator.accept_inline(&json!({"x": 1})), None, "its faults are listed elsewhere");
 }
+
+#[test]
+fn an_integer_of_more_than_64_bits_is_an_integer() {
+    let long: Value = parse_exact("123456789012345678901234567890").unwrap();
+    let properties = json!({
+        "i": { "type": "integer" }, "n": { "type": "number", "minimum": 5 }, "e": { "enum": [long] }, "c": { "const": long },
+        "s": { "type": "string" }, "small": { "type": "integer", "maximum": 9 }, "l": { "items": { "type": "integer" } },
+        "huge": { "maximum": parse_exact::<Value>(&"9".repeat(400)).unwrap() },
+    });
+    let schema = toolcrib_core::json::to_exact_raw(&json!({ "properties": properties })).unwrap();
+    let validator = Validator::new(schema.into());
+    for name in ["i", "n", "e", "c", "huge"] {
+        let arguments = json!({ name: long });
+        assert_eq!(validator.validate(&arguments), Ok(ValidationOutcome::Valid), "{name}");
+        assert_eq!(validator.accept_inline(&arguments), Some(ValidationOutcome::Valid), "{name}");
+    }
+    assert_eq!(validator.validate(&json!({ "l": [long] })), Ok(ValidationOutcome::Valid));
+    for name in ["s", "small"] {
+        assert!(validator.validate(&json!({ name: long })).is_err(), "{name}");
+    }
+}
+
+#[test]
+fn a_variant_for_all_other_values_does_not_hide_the_errors_of_the_one_that_was_meant() {
+    let base = json!({ "type": "object", "required": ["kind", "name"] });
+    let cat = json!({ "properties": { "kind": { "const": "cat" } }, "allOf": [base, { "required": ["lives"] }] });
+    let dog = json!({ "properties": { "kind": { "const": "dog" } }, "allOf": [base, { "required": ["barks"] }] });
+    let known = json!({ "properties": { "kind": { "enum": ["cat", "dog"] } }, "required": ["kind"] });
+    let schema = json!({ "anyOf": [cat, dog, { "allOf": [base], "not": known }] });
+    let check = |arguments: Value, expected: &[&str]| {
+        assert_eq!(error_lines(schema.clone(), arguments.clone()), expected, "{arguments}");
+    };
+    check(json!({ "kind": "cat", "name": "Tom" }), &["/lives is required"]);
+    check(json!({ "kind": "bird" }), &["/name is required"]);
+    check(json!({ "name": "Tom" }), &["/kind is required"]);
+    check(json!({ "kind": "bird", "name": "Tom" }), &[]);
+}
+
+#[test]
+fn errors_of_nested_variants_are_those_of_the_innermost_one() {
+    let pet = |kind: &str, field: &str| json!({ "properties": { "kind": { "const": kind } }, "allOf": [{ "required": ["kind", field] }] });
+    let cats = json!({ "anyOf": [pet("lion", "mane"), pet("tiger", "stripes")] });
+    let cats = json!({ "properties": { "kind": { "enum": ["lion", "tiger"] } }, "allOf": [cats] });
+    let schema = json!({ "anyOf": [cats, pet("wolf", "howl")] });
+    let check = |arguments: Value, expected: &[&str]| {
+        assert_eq!(error_lines(schema.clone(), arguments.clone()), expected, "{arguments}");
+    };
+    check(json!({ "kind": "tiger" }), &["/stripes is required"]);
+    check(json!({ "kind": "wolf" }), &["/howl is required"]);
+    check(json!({ "kind": "bear" }), &[r#"/kind "bear" is not one of "lion", "tiger", "wolf""#]);
+    check(json!({}), &["/kind is required"]);
+}
+
+/// An error beside nested variants was described once for each of them, at every level again.
+#[test]
+fn describing_errors_beside_nested_variants_is_bounded() {
+    let variants: Vec<Value> = (0..10).map(|n| json!({ "required": [format!("a{n}")] })).collect();
+    let (mut schema, mut arguments) = (json!({ "type": "string" }), json!(1));
+    for _ in 0..12 {
+        schema = json!({ "anyOf": [{ "allOf": [{ "anyOf": variants }, { "properties": { "child": schema } }] }] });
+        arguments = json!({ "child": arguments });
+    }
+    let errors = validate(&schema, &arguments).unwrap_err();
+    let paths: Vec<&str> = errors.iter().map(|error| error.path.as_str()).collect();
+    assert_eq!(paths, ["/child".repeat(12)]);
+    // More errors than are copied to the variants beside them.
+    let properties: serde_json::Map<String, Value> =
+        (0..1_000).map(|n| (format!("p{n}"), json!({ "type": "string" }))).collect();
+    let arguments: serde_json::Map<String, Value> = properties.keys().map(|name| (name.clone(), json!(1))).collect();
+    let schema = json!({ "anyOf": [{ "allOf": [{ "anyOf": variants }, { "properties": properties }] }] });
+    assert_eq!(error_lines(schema, arguments.into()).len(), MAX_LISTED_ERRORS);
+}

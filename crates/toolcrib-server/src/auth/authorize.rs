@@ -49,7 +49,7 @@ pub(crate) async fn authorize(
         if required.min_role().is_some() {
             let connection = request.extensions().get().cloned().unwrap_or_default();
             authorization = Some(StreamAuthorization {
-                required,
+                role: client.principal.role(),
                 credentials: credential_headers(request.headers()),
                 locality,
                 connection,
@@ -97,7 +97,8 @@ impl FromRequestParts<AppState> for AuthorizedRequest {
 
 /// The grounds on which a request was authorized, kept to check an open stream again.
 struct StreamAuthorization {
-    required: Permission,
+    /// Role of the client when it opened the stream, which decided what it gets.
+    role: Role,
     /// `Authorization` and `Cookie` headers; empty for a local process without a token.
     credentials: HeaderMap,
     locality: Locality,
@@ -105,17 +106,17 @@ struct StreamAuthorization {
 }
 
 impl StreamAuthorization {
-    /// Whether the credentials still suffice. The headers are those of the request that opened the stream; the process
-    /// that owns the connection is known already. An invalid token does not count as a failed attempt.
+    /// Whether the credentials still suffice: a client whose role was lowered has to open another stream. The headers are
+    /// those of the request that opened the stream; the process that owns the connection is known already. An invalid
+    /// token does not count as a failed attempt.
     async fn is_valid(&self, app: &AppState) -> bool {
         // `identity.loopback` may have changed, so that a local process needs a token now. No other client becomes local.
         let mut locality = self.locality;
         if locality == Locality::Local {
             locality = app.auth.locality(&self.connection, &self.credentials).await;
         }
-        let Some(min_role) = self.required.min_role() else { return true };
         let client = app.auth.reauthenticate(&self.credentials, locality);
-        client.is_some_and(|client| client.principal.role() >= min_role)
+        client.is_some_and(|client| client.principal.role() >= self.role)
     }
 }
 

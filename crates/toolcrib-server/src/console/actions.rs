@@ -14,7 +14,7 @@ use super::activity_list::tool_path;
 use super::add_form;
 use super::form_data::FormData;
 use crate::auth::AuthorizedRequest;
-use crate::rest::{ApiError, declare_source, find_source_id, remove_source};
+use crate::rest::{ApiError, IfMatch, declare_source, find_source_id, remove_source};
 
 /// Declares a source and discovers it. If the discovery fails, the source stays and its page shows the error.
 pub(super) async fn add_source(request: AuthorizedRequest, form_data: FormData) -> Result<Redirect, ApiError> {
@@ -30,16 +30,16 @@ pub(super) async fn add_source(request: AuthorizedRequest, form_data: FormData) 
 
 /// Refreshes all sources. Waits until all discoveries have ended; their outcomes are on the page.
 pub(super) async fn refresh_all(request: AuthorizedRequest) -> Redirect {
-    let refresh = Refresh { force: true, requester: request.requester(), ..Refresh::default() };
+    let refresh = Refresh { force: true, requester: request.requester(), ..Refresh::brief() };
     request.app.registry.refresh(refresh).await;
     Redirect::to("/sources")
 }
 
 /// Refreshes one source. A failure is shown on its page.
 pub(super) async fn refresh_source(request: AuthorizedRequest, Path(id): Path<String>) -> Result<Redirect, ApiError> {
-    let id = find_source_id(&request.app.registry, &id)?;
+    let id = find_source_id(&request.app.registry, &request.client.principal, &id)?;
     let requester = request.requester();
-    let refresh = Refresh { sources: Some(vec![id.clone()]), force: true, requester, ..Refresh::default() };
+    let refresh = Refresh { sources: Some(vec![id.clone()]), force: true, requester, ..Refresh::brief() };
     request.app.registry.refresh(refresh).await;
     Ok(Redirect::to(&format!("/sources/{id}")))
 }
@@ -49,9 +49,9 @@ pub(super) async fn change_source(
     AuthorizedRequest { app, client, .. }: AuthorizedRequest,
     Path((id, action)): Path<(String, String)>,
 ) -> Result<Redirect, ApiError> {
-    let id = find_source_id(&app.registry, &id)?;
+    let id = find_source_id(&app.registry, &client.principal, &id)?;
     if action == "remove" {
-        remove_source(&app, &client, &id).await?;
+        remove_source(&app, &client, &id, &IfMatch::default()).await?;
         return Ok(Redirect::to("/sources"));
     }
     app.registry

@@ -32,8 +32,8 @@ pub(super) async fn show(
     // Unknown values match nothing, which the page says.
     let kind = params.get("kind").unwrap_or_default();
     let source = params.get("source").unwrap_or_default();
-    let sources = app.registry.sources().list();
-    let entries = app.activity.recent_entries(|entry| matches_filter(entry, kind, source), MAX_ENTRIES_SHOWN);
+    let sources = context.sources();
+    let entries = context.recent_entries(|entry| matches_filter(entry, kind, source), MAX_ENTRIES_SHOWN);
     let content = html! {
         header.head {
             h1 { "Activity" }

@@ -9,9 +9,9 @@ use toolcrib::registry::{HistoryQuery, HistoryRecord, ToolVersion};
 use toolcrib::{Error, SourceId};
 
 use super::diff;
+use super::page::PageContext;
 use super::text::time_ago;
 use super::tool::pretty_json;
-use crate::state::AppState;
 
 /// Records of a source on its page; `toolcrib history` shows all.
 const MAX_RECORDS_SHOWN: usize = 30;
@@ -21,22 +21,23 @@ const DEFAULT_VERSIONS_SHOWN: usize = 5;
 const MAX_VERSIONS_SHOWN: usize = 50;
 
 /// Renders the last records about a source, newest first.
-pub(super) async fn render_source_history(app: &AppState, id: &SourceId) -> Markup {
+pub(super) async fn render_source_history(context: &PageContext<'_>, id: &SourceId) -> Markup {
     let query = HistoryQuery { source: Some(id.clone()), limit: Some(MAX_RECORDS_SHOWN), ..HistoryQuery::default() };
-    match app.registry.history().records(&query).await {
+    match context.app.registry.history_for(&context.client.principal).records(&query).await {
         Ok(records) => render_list(&records.iter().rev().map(HistoryLine::from_record).collect::<Vec<_>>()),
         Err(error) => render_unavailable("The changes", &error),
     }
 }
 
 /// Renders the last versions of a tool, or up to [`MAX_VERSIONS_SHOWN`] of them, with their differences.
-pub(super) async fn render_tool_history(app: &AppState, name: &str, all: bool) -> Markup {
+pub(super) async fn render_tool_history(context: &PageContext<'_>, name: &str, all: bool) -> Markup {
     let limit = if all { MAX_VERSIONS_SHOWN } else { DEFAULT_VERSIONS_SHOWN };
     // One more than shown, to know whether there are older ones.
-    let mut versions = match app.registry.history().tool_versions(name, limit + 1).await {
-        Ok(versions) => versions,
-        Err(error) => return render_unavailable("The changes", &error),
-    };
+    let mut versions =
+        match context.app.registry.history_for(&context.client.principal).tool_versions(name, limit + 1).await {
+            Ok(versions) => versions,
+            Err(error) => return render_unavailable("The changes", &error),
+        };
     let has_more = versions.len() > limit;
     versions.truncate(limit);
     // Sources decide how long definitions are, so comparing them may take too long for an async thread.

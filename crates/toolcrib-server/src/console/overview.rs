@@ -29,7 +29,7 @@ const MAX_RECENT_ENTRIES: usize = 8;
 /// Renders the page.
 pub(super) async fn show(AuthorizedRequest { app, client, .. }: AuthorizedRequest) -> Markup {
     let context = PageContext { app: &app, client: &client };
-    let sources = app.registry.sources().list();
+    let sources = context.sources();
     let content = if sources.is_empty() { render_welcome() } else { render_overview(&context, &sources) };
     context.render_page(NavItem::Overview, "Overview", content)
 }
@@ -37,12 +37,12 @@ pub(super) async fn show(AuthorizedRequest { app, client, .. }: AuthorizedReques
 /// Renders the content for a server with sources. The chart of durations is left out without data.
 fn render_overview(context: &PageContext<'_>, sources: &[SourceView]) -> Markup {
     let app = context.app;
-    let stats = app.registry.statistics().totals();
+    let stats = app.registry.statistics_for(&context.client.principal).totals();
     let runs = sources.iter().filter_map(|source| Some((source.id.to_string(), app.activity.last_run(&source.id)?)));
     let mut slowest: Vec<_> = runs.collect();
     slowest.sort_by_key(|(_, run)| std::cmp::Reverse(run.elapsed_ms));
     slowest.truncate(MAX_DURATION_BARS);
-    let recent = app.activity.recent_entries(|_| true, MAX_RECENT_ENTRIES);
+    let recent = context.recent_entries(|_| true, MAX_RECENT_ENTRIES);
     html! {
         header.head { h1 { "Overview" } }
         (render_key_figures(context, sources, &stats))

@@ -5,11 +5,13 @@
 
 use maud::{DOCTYPE, Markup, html};
 use toolcrib::catalog::View;
+use toolcrib::registry::SourceView;
 
 use super::alerts;
 use super::assets::{LOGO, SCRIPT, STYLE};
 use super::csrf_field;
 use super::text::format_number;
+use crate::activity::ActivityEntry;
 use crate::auth::{AuthenticatedClient, Permission};
 use crate::state::AppState;
 
@@ -42,10 +44,21 @@ impl PageContext<'_> {
         self.app.registry.view(&self.client.principal)
     }
 
+    /// Returns the sources that the client may know of.
+    pub(super) fn sources(&self) -> Vec<SourceView> {
+        self.app.registry.sources().list_for(&self.client.principal)
+    }
+
+    /// Returns up to `limit` matching entries of the activity that the client may know of, newest first.
+    pub(super) fn recent_entries(&self, matches: impl Fn(&ActivityEntry) -> bool, limit: usize) -> Vec<ActivityEntry> {
+        let visibility = self.app.registry.visibility(&self.client.principal);
+        self.app.activity.recent_entries(|entry| entry.restrict(&visibility).filter(&matches), limit)
+    }
+
     /// Renders a complete page. `title` may come from a source; maud escapes it.
     pub(super) fn render_page(&self, current: NavItem, title: &str, content: Markup) -> Markup {
         // The counts come from the same view as the pages, so that the navigation agrees with them.
-        let source_count = self.app.registry.sources().list().len();
+        let source_count = self.sources().len();
         let tool_count = self.catalog_view().listed_tools().count();
         let count = |number: usize| Some(format_number(number as u64));
         let links = [

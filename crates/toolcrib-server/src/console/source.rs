@@ -5,7 +5,6 @@
 use axum::extract::Path;
 use maud::{Markup, html};
 use toolcrib::catalog;
-use toolcrib::config::show::show_source_keys;
 use toolcrib::core::inventory::Origin;
 use toolcrib::core::text::{sanitize, sanitize_truncated};
 use toolcrib::core::time::format_duration;
@@ -22,7 +21,6 @@ use super::{alerts, history};
 use crate::activity::ActivityEvent;
 use crate::auth::AuthorizedRequest;
 use crate::rest::{ApiError, find_source};
-use crate::state::AppState;
 
 /// Tools on the page; the others are behind a link to the tool list.
 const MAX_TOOLS_SHOWN: usize = 200;
@@ -38,11 +36,11 @@ pub(super) async fn show(
 ) -> Result<Markup, ApiError> {
     let context = PageContext { app: &app, client: &client };
     // The name in the URL may be anything, so it is shortened before it appears in the message.
-    let source = find_source(&app.registry, &id)?;
-    let checks = app.registry.history().checks(&source.id).await;
-    let records = history::render_source_history(&app, &source.id).await;
+    let source = find_source(&app.registry, &client.principal, &id)?;
+    let checks = app.registry.history_for(&client.principal).checks(&source.id).await;
+    let records = history::render_source_history(&context, &source.id).await;
     let (tone, label) = source_state(&source, app.activity.discovery_stage(&source.id));
-    let recent = app.activity.recent_entries(|entry| involves_source(&entry.event, &source.id), MAX_ENTRIES_SHOWN);
+    let recent = context.recent_entries(|entry| involves_source(&entry.event, &source.id), MAX_ENTRIES_SHOWN);
     let content = html! {
         nav.trail aria-label="Breadcrumb" { a href="/sources" { "Sources" } " / " span { (source.id) } }
         header.head data-source=(source.id) {
@@ -61,7 +59,7 @@ pub(super) async fn show(
         div.columns.two {
             section.card aria-labelledby="declared-title" {
                 h2 id="declared-title" { "Declaration" }
-                (render_declaration(&app, &source))
+                (render_declaration(&context, &source))
             }
             section.card aria-labelledby="checks-title" { h2 id="checks-title" { "Last checks" } (render_checks(&checks)) }
         }
@@ -108,9 +106,10 @@ fn involves_source(event: &ActivityEvent, id: &SourceId) -> bool {
 }
 
 /// Renders the effective settings of a source; secrets are masked.
-fn render_declaration(app: &AppState, source: &SourceView) -> Markup {
+fn render_declaration(context: &PageContext<'_>, source: &SourceView) -> Markup {
     // With the defaults filled in, so that the page shows what is in effect and not only what was written.
-    let keys = app.registry.sources().effective(&source.id).map(|source| show_source_keys(&source));
+    let configuration = context.app.registry.configuration();
+    let keys = configuration.show_source_for(&context.client.principal, &source.id);
     let text = keys.and_then(|keys| serde_json::to_string_pretty(&keys).ok());
     let millis = |millis: u64| format_duration(std::time::Duration::from_millis(millis));
     html! {

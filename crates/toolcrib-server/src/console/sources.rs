@@ -14,7 +14,7 @@ use crate::auth::{AuthorizedRequest, Permission};
 /// Renders the page.
 pub(super) async fn show(AuthorizedRequest { app, client, .. }: AuthorizedRequest) -> Markup {
     let context = PageContext { app: &app, client: &client };
-    let sources = app.registry.sources().list();
+    let sources = context.sources();
     let content = html! {
         header.head {
             h1 { "Sources" }

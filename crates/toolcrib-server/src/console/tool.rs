@@ -21,6 +21,7 @@ use maud::{Markup, html};
 use serde_json::Value;
 use toolcrib::catalog;
 use toolcrib::catalog::outline;
+use toolcrib::core::json::{parse_exact, to_exact_string_pretty};
 use toolcrib::core::policy::Verdict;
 use toolcrib::core::text::{sanitize, sanitize_truncated};
 use toolcrib::registry::ToolView;
@@ -50,7 +51,7 @@ pub(super) async fn show(
     let history = if headers.contains_key(KEEP_HISTORY_HEADER) {
         html! { section id="history" data-kept {} }
     } else {
-        render_history(&app, &view, all).await
+        render_history(&PageContext { app: &app, client: &client }, &view, all).await
     };
     let page_content = ToolPageContent {
         host: request_host(&app, &headers),
@@ -80,14 +81,14 @@ pub(super) async fn call_tool(
     headers: HeaderMap,
     form_data: FormData,
 ) -> Result<Markup, ApiError> {
-    let view = app.registry.tool(&name)?;
+    let view = app.registry.tool_for(&client.principal, &name)?;
     let (form_data, arguments) = render_blocking(app.clone(), client.clone(), move |_| {
         // The form is built again from the schema, because it decides how each text is parsed.
         let arguments = ArgumentForm::from_schema(&input_schema(&view)).parse(&form_data);
         (form_data, arguments)
     })
     .await?;
-    let view = app.registry.tool(&name)?;
+    let view = app.registry.tool_for(&client.principal, &name)?;
     let result = match (form_data.get(result::PAGE_FIELD_NAME), arguments) {
         // A further page of a large result; nothing is called.
         (Some(cursor), _) => app.registry.result_page(None, cursor),
@@ -102,8 +103,8 @@ pub(super) async fn call_tool(
         (None, Err(error)) => Err(error),
     };
     // Read again, because the call changed the counters.
-    let view = app.registry.tool(&name)?;
-    let history = render_history(&app, &view, false).await;
+    let view = app.registry.tool_for(&client.principal, &name)?;
+    let history = render_history(&PageContext { app: &app, client: &client }, &view, false).await;
     let host = request_host(&app, &headers);
     render_blocking(app, client, move |context| {
         let result = result::render_result(context, view.name.as_str(), &result);
@@ -117,8 +118,8 @@ pub(super) async fn call_tool(
 const KEEP_HISTORY_HEADER: &str = "x-keep-history";
 
 /// Renders the section with the versions of the tool.
-async fn render_history(app: &AppState, view: &ToolView, all: bool) -> Markup {
-    let history = history::render_tool_history(app, view.name.as_str(), all).await;
+async fn render_history(context: &PageContext<'_>, view: &ToolView, all: bool) -> Markup {
+    let history = history::render_tool_history(context, view.name.as_str(), all).await;
     html! { section id="history" aria-labelledby="history-title" { h2 id="history-title" { "Changes" } (history) } }
 }
 
@@ -142,13 +143,13 @@ struct ToolPageContent {
 
 /// Returns the complete input schema; `null` for one that is not valid JSON.
 fn input_schema(view: &ToolView) -> Value {
-    serde_json::from_str(view.input_schema().get()).unwrap_or_default()
+    parse_exact(view.input_schema().get()).unwrap_or_default()
 }
 
 /// Renders the page. Runs on a blocking thread.
 fn render_page(context: &PageContext<'_>, view: &ToolView, page_content: &ToolPageContent) -> Markup {
     let schema = input_schema(view);
-    let output: Option<Value> = view.output_schema().and_then(|raw| serde_json::from_str(raw.get()).ok());
+    let output: Option<Value> = view.output_schema().and_then(|raw| parse_exact(raw.get()).ok());
     let hints = ListedHints::parse(&view.tool.listing);
     let content = html! {
         nav.trail aria-label="Breadcrumb" {
@@ -334,7 +335,7 @@ fn render_facts(context: &PageContext<'_>, view: &ToolView) -> Markup {
 /// Formats a value as indented JSON.
 pub(super) fn pretty_json(value: &impl serde::Serialize) -> String {
     let value = serde_json::to_value(value).unwrap_or_default();
-    serde_json::to_string_pretty(&value).unwrap_or_default()
+    to_exact_string_pretty(&value).unwrap_or_default()
 }
 
 /// Error of a form with invalid input, before any call.

@@ -38,8 +38,8 @@ pub(super) async fn show(
     let context = PageContext { app: &app, client: &client };
     let filters = ToolFilters::parse(query.as_deref().unwrap_or_default());
     let view = context.catalog_view();
-    let sources = app.registry.sources().list();
-    let stats = app.registry.statistics().totals();
+    let sources = context.sources();
+    let stats = app.registry.statistics_for(&client.principal).totals();
     // The first search builds the index, and tools are parsed for their hints: too slow for an async thread.
     let search_filters = filters.clone();
     let search_task = tokio::task::spawn_blocking(move || ToolMatches::search(&view, &search_filters, &stats));

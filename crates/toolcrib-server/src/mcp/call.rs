@@ -15,7 +15,7 @@ use toolcrib::call::{
     SourceQuestion,
 };
 use toolcrib::catalog::outline;
-use toolcrib::core::json::describe_error;
+use toolcrib::core::json::{Exact, describe_error, parse_exact, plain_text};
 use toolcrib::core::policy::Verdict;
 use toolcrib::core::text::sanitize_truncated;
 use toolcrib::core::tool::ToolName;
@@ -34,7 +34,7 @@ use super::upstream_lists::client_context;
 struct CallToolParams {
     name: String,
     #[serde(default)]
-    arguments: Option<Value>,
+    arguments: Option<Exact<Value>>,
     #[serde(default, rename = "_meta")]
     meta: Option<Box<RawValue>>,
     /// Protocol 2026-07-28: the client's responses to an `input_required` result.
@@ -75,7 +75,7 @@ impl McpService {
     /// Handles `tools/call`.
     pub(super) async fn tools_call(&self, request: McpRequest) -> McpResult {
         let CallToolParams { name, arguments, meta, responses, state } = parse_params(request.params.as_deref())?;
-        let arguments = normalize_arguments(arguments);
+        let arguments = normalize_arguments(arguments.map(|arguments| arguments.0));
         let extras = CallExtras { meta, responses, state, by_name: true };
         match name.as_str() {
             SEARCH_TOOLS => Ok(self.search_tools(&request, arguments).await),
@@ -208,7 +208,7 @@ impl McpService {
         if !client.supports_request("elicitation/create") {
             return false;
         }
-        let arguments = sanitize_truncated(&arguments.to_string(), 2000);
+        let arguments = sanitize_truncated(&plain_text(arguments), 2000);
         let question = json!({
             "message": format!("May the agent call `{name}` with {arguments}?"),
             "requestedSchema": {
@@ -306,7 +306,7 @@ pub(super) fn forward_to_client(client: ClientHandle) -> QuestionHandler {
 fn normalize_arguments(arguments: Option<Value>) -> Value {
     match arguments {
         None | Some(Value::Null) => json!({}),
-        Some(Value::String(text)) => match serde_json::from_str::<Value>(&text) {
+        Some(Value::String(text)) => match parse_exact::<Value>(&text) {
             Ok(value) if value.is_object() => value,
             _ => Value::String(text),
         },

@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use toolcrib::catalog::outline::{self, ArgumentList, ArgumentOutline};
 use toolcrib::catalog::render::mcp;
 use toolcrib::catalog::token_count;
-use toolcrib::core::json::describe_error;
+use toolcrib::core::json::{describe_error, parse_exact};
 use toolcrib::core::text::sanitize_truncated;
 use toolcrib::core::tool::TaskMode;
 use toolcrib::registry::ToolView;
@@ -104,7 +104,7 @@ fn render_full(listings: &Listings, tool: &ToolView) -> Result<String, Error> {
 fn render_compact(tool: &ToolView) -> String {
     let listing = &tool.tool.listing;
     let mut is_incomplete = tool.is_pruned();
-    let schema: Value = serde_json::from_str(listing.input_schema.get()).unwrap_or_default();
+    let schema: Value = parse_exact(listing.input_schema.get()).unwrap_or_default();
     let budget = token_count::count(listing.input_schema.get()) + MAX_EXTRA_TOKENS;
     let mut text = outline::call_signature(tool.name.as_str(), &schema);
     let mut spent = token_count::count(&text);

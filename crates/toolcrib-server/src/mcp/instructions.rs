@@ -11,7 +11,6 @@ use std::collections::BTreeSet;
 
 use toolcrib::SourceId;
 use toolcrib::catalog::View;
-use toolcrib::core::features::FeatureKind;
 
 /// Maximum length of all instructions together in characters, about a thousand tokens. A model reads them with every
 /// conversation.
@@ -23,9 +22,9 @@ const INTRODUCTION: &str = "Instructions of the servers behind these tools, in t
 pub(super) fn combine(view: &View) -> Option<String> {
     let offering: BTreeSet<&SourceId> = view.offered_tools().map(|tool| tool.source()).collect();
     let texts = view.sources().filter_map(|source| {
-        let features = source.features.as_ref()?;
-        let has_items = || FeatureKind::ALL.iter().any(|kind| !features.features(*kind).is_empty());
-        let text = features.instructions.as_deref().filter(|_| offering.contains(&features.source) || has_items())?;
+        let features = &source.features.as_ref()?.summary;
+        let is_seen = offering.contains(&features.source) || features.has_items();
+        let text = features.instructions.as_deref().filter(|_| is_seen)?;
         Some((features.source.as_str(), text))
     });
     combine_texts(texts.collect(), MAX_COMBINED_LEN)

@@ -20,7 +20,7 @@ impl UpstreamLists {
     pub(super) async fn prompts_get(&self, request: McpRequest) -> McpResult {
         let mut params = parse_fields(request.params.as_deref())?;
         let name = text_field(&params, "name").ok_or_else(|| invalid_params("`name` is missing"))?;
-        let found = self.resolve_prompt(&name, &request)?;
+        let found = self.resolve_prompt(&name, &request).await?;
         let (source, upstream_name) = found.ok_or_else(|| to_rpc_error(&not_found_error("prompt", &name)))?;
         set_text_field(&mut params, "name", &upstream_name);
         self.forward(&source, params, &request).await
@@ -32,8 +32,8 @@ impl UpstreamLists {
         let mut reference =
             params.get("ref").and_then(RawFields::parse).ok_or_else(|| invalid_params("`ref` is missing"))?;
         let found = match (text_field(&reference, "name"), text_field(&reference, "uri")) {
-            (Some(name), _) => self.resolve_prompt(&name, &request)?.map(|found| (found, "name")),
-            (None, Some(uri)) => self.resolve_resource(&uri, &request)?.map(|found| (found, "uri")),
+            (Some(name), _) => self.resolve_prompt(&name, &request).await?.map(|found| (found, "name")),
+            (None, Some(uri)) => self.resolve_resource(&uri, &request).await?.map(|found| (found, "uri")),
             (None, None) => None,
         };
         let ((source, upstream_key), key) =
@@ -45,13 +45,13 @@ impl UpstreamLists {
 
     /// Returns the source of a prompt and the prompt's name there. Accepts a name without prefix if it is unambiguous.
     /// `None` if no source has such a prompt; an error if several have one.
-    fn resolve_prompt(&self, name: &str, request: &McpRequest) -> Result<Option<(SourceId, String)>, RpcError> {
+    async fn resolve_prompt(&self, name: &str, request: &McpRequest) -> Result<Option<(SourceId, String)>, RpcError> {
         if let Ok(ParsedToolName::Qualified { source, tool }) = parse_tool_name(name)
-            && let Some(source) = self.find_capable_source(McpCapability::Prompts, source)
+            && let Some(source) = self.find_capable_source(McpCapability::Prompts, source, request)
         {
             return Ok(Some((source, tool.to_owned())));
         }
-        let owner = self.find_owner(&PROMPT_LIST, name, request, |source| format!("{source}{SEPARATOR}{name}"))?;
+        let owner = self.find_owner(&PROMPT_LIST, name, request, |source| format!("{source}{SEPARATOR}{name}")).await?;
         Ok(owner.map(|source| (source, name.to_owned())))
     }
 

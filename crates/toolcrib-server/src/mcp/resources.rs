@@ -31,7 +31,7 @@ impl UpstreamLists {
         if let Some(result) = self.read_held_binary(&request) {
             return result;
         }
-        let (source, _, params) = self.route_resource(&request)?;
+        let (source, _, params) = self.route_resource(&request).await?;
         let result =
             self.forward(&source, params, &request).await.map_err(|error| translate_not_found(error, &request))?;
         // The client asked with the public URI and compares it with the one in the result.
@@ -59,7 +59,7 @@ impl UpstreamLists {
 
     /// Handles `resources/subscribe`.
     pub(super) async fn subscribe(&self, request: McpRequest) -> McpResult {
-        let (source, uri, params) = self.route_resource(&request)?;
+        let (source, uri, params) = self.route_resource(&request).await?;
         let uri = self.public_uri(&source, &uri);
         // Recorded before the source subscribes, because it may send an update before its response. A subscription that
         // existed before stays if this request fails.
@@ -73,17 +73,17 @@ impl UpstreamLists {
 
     /// Handles `resources/unsubscribe`.
     pub(super) async fn unsubscribe(&self, request: McpRequest) -> McpResult {
-        let (source, uri, params) = self.route_resource(&request)?;
+        let (source, uri, params) = self.route_resource(&request).await?;
         // Whatever the source answers, the client does not want updates any more.
         self.clients.unsubscribe(&request.peer, &self.public_uri(&source, &uri));
         self.forward(&source, params, &request).await
     }
 
     /// Returns the source of the requested resource, its URI there, and the parameters with that URI.
-    fn route_resource(&self, request: &McpRequest) -> Result<(SourceId, String, RawFields), RpcError> {
+    async fn route_resource(&self, request: &McpRequest) -> Result<(SourceId, String, RawFields), RpcError> {
         let mut params = parse_fields(request.params.as_deref())?;
         let uri = text_field(&params, "uri").ok_or_else(|| invalid_params("`uri` is missing"))?;
-        let found = self.resolve_resource(&uri, request)?;
+        let found = self.resolve_resource(&uri, request).await?;
         let (source, upstream_uri) = found.ok_or_else(|| translate_not_found(resource_not_found(&uri), request))?;
         set_text_field(&mut params, "uri", &upstream_uri);
         Ok((source, upstream_uri, params))
@@ -91,16 +91,17 @@ impl UpstreamLists {
 
     /// Returns the source of a resource and its URI there. Accepts a source's own URI too, because tool results contain
     /// such links.
-    pub(super) fn resolve_resource(
+    pub(super) async fn resolve_resource(
         &self,
         uri: &str,
         request: &McpRequest,
     ) -> Result<Option<(SourceId, String)>, RpcError> {
         if let Some((source, upstream_uri)) = uri.strip_prefix(URI_SCHEME).and_then(|rest| rest.split_once('/')) {
-            let source = self.find_capable_source(McpCapability::Resources, source);
+            let source = self.find_capable_source(McpCapability::Resources, source, request);
             return Ok(source.map(|source| (source, upstream_uri.to_owned())));
         }
-        let owner = self.find_owner(&RESOURCE_LIST, uri, request, |source| format!("{URI_SCHEME}{source}/{uri}"))?;
+        let owner =
+            self.find_owner(&RESOURCE_LIST, uri, request, |source| format!("{URI_SCHEME}{source}/{uri}")).await?;
         Ok(owner.map(|source| (source, uri.to_owned())))
     }
 

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
-use toolcrib::core::json::{describe_error, replace_lone_surrogates};
+use toolcrib::core::json::{describe_error, replace_lone_surrogates, to_exact_string};
 use toolcrib::{Code, Error};
 use toolcrib_mcp::RpcError;
 
@@ -49,7 +49,8 @@ pub(super) fn list_result(key: &str, items: impl Iterator<Item = impl AsRef<str>
 /// Builds a tool result with `isError` and the error envelope as text. Clients show results to the model, but often hide
 /// JSON-RPC errors from it.
 pub(super) fn error_result(error: &Error) -> Box<RawValue> {
-    to_raw(&json!({ "content": [{ "type": "text", "text": error.envelope().to_string() }], "isError": true }))
+    let envelope = to_exact_string(&error.envelope()).unwrap_or_default();
+    to_raw(&json!({ "content": [{ "type": "text", "text": envelope }], "isError": true }))
 }
 
 /// Builds the response to a request that is aborted by the shutdown of the server. A tool call gets an error result, so

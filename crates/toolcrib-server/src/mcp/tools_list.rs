@@ -20,7 +20,7 @@ use crate::page_cursor::{decode_cursor, encode_cursor};
 const TOOLS_PER_PAGE: usize = 1000;
 /// How long the first list waits for a discovery, when it would otherwise be empty. A client that does not follow
 /// `tools/list_changed` would stay without tools after an empty list.
-const EMPTY_LIST_TIMEOUT: Duration = Duration::from_secs(2);
+pub(super) const EMPTY_LIST_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Parameters of `tools/list`.
 #[derive(Deserialize)]

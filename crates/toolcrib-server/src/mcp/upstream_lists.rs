@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 use tokio::sync::watch;
 use toolcrib::call::{ClientId, EraPreference, McpCapability};
 use toolcrib::config::Expose;
-use toolcrib::core::features::{Feature, FeatureKind, FeatureList};
+use toolcrib::core::features::{Feature, FeatureKind, FeatureList, RecordedFeatures};
 use toolcrib::core::fingerprint::Fingerprint;
 use toolcrib::core::json::{RawFields, raw_string};
 use toolcrib::core::text::sanitize_truncated;
@@ -26,7 +26,7 @@ use toolcrib_mcp::{Era, RpcError};
 
 use super::client_state::{ClientList, ClientStates};
 use super::listing_cache::ListingMode;
-use super::response::{McpResult, invalid_params, list_result, parse_params, to_raw};
+use super::response::{McpResult, invalid_params, list_result, parse_params, to_raw, to_rpc_error};
 use super::tools_list::{ListParams, cache_hints};
 use super::{peer_actor, request_caller, request_principal};
 use crate::page_cursor::{decode_cursor, encode_cursor};
@@ -89,22 +89,24 @@ struct ListItem<'a> {
 impl ListItem<'_> {
     /// Position in the list. Without prefixes several sources may have an item with the same key.
     fn position(&self) -> String {
-        format!("{}\n{}", self.public_key, self.features.source)
+        format!("{}\n{}", self.public_key, self.features.summary.source)
     }
 }
 
 impl UpstreamLists {
     /// Handles a list request: one page of the items of all sources, sorted by key so that an unchanged list is
     /// byte-identical.
-    pub(super) fn list(&self, list: &ListKind, mode: ListingMode, request: &McpRequest) -> McpResult {
+    pub(super) async fn list(&self, list: &ListKind, mode: ListingMode, request: &McpRequest) -> McpResult {
         let ListParams { cursor } = parse_params(request.params.as_deref())?;
+        // Computed before the lists are read, so that a change meanwhile leads to a notification; recorded after, so that
+        // a client whose request fails is not taken for one that has the lists.
         let digest = self.list_digest(list.changes, mode, &request.extensions);
+        let sources = self.visible_lists(list, &request.extensions).await?;
         self.clients.record_list(&request.peer, list.changes, digest);
-        let sources = self.visible_sources(list.capability, &request.extensions);
         let mut items: Vec<ListItem<'_>> = Vec::new();
         for features in &sources {
             items.extend(features.features(list.feature).iter().map(|feature| ListItem {
-                public_key: self.public_key(list.feature, &features.source, &feature.key),
+                public_key: self.public_key(list.feature, &features.summary.source, &feature.key),
                 features,
                 feature,
             }));
@@ -132,7 +134,7 @@ impl UpstreamLists {
         let Ok(mut fields) = serde_json::from_str::<RawFields>(json) else { return json.into() };
         set_text_field(&mut fields, kind.key(), &item.public_key);
         if let Some(name) = text_field(&fields, "name").filter(|_| kind != FeatureKind::Prompt && self.has_prefixes()) {
-            set_text_field(&mut fields, "name", &format!("{}{SEPARATOR}{name}", item.features.source));
+            set_text_field(&mut fields, "name", &format!("{}{SEPARATOR}{name}", item.features.summary.source));
         }
         Box::<str>::from(to_raw(&fields))
     }
@@ -161,42 +163,62 @@ impl UpstreamLists {
             ListingMode::Search => Vec::new(),
         };
         for features in sources {
-            for kind in kinds.iter().filter(|kind| !features.features(**kind).is_empty()) {
-                let digest = features.list_digest(*kind);
-                text.push_str(&format!("{} {} {} {digest}\n", self.has_prefixes(), kind.as_str(), features.source));
+            let summary = &features.summary;
+            for kind in kinds.iter().filter(|kind| *summary.counts.get(**kind) > 0) {
+                let digest = summary.digests.get(*kind);
+                text.push_str(&format!("{} {} {} {digest}\n", self.has_prefixes(), kind.as_str(), summary.source));
             }
         }
         Fingerprint::digest(text)
     }
 
     /// Features of the sources that a client may see and that have a capability.
-    fn visible_sources(&self, capability: McpCapability, extensions: &Extensions) -> Vec<Arc<FeatureList>> {
+    fn visible_sources(&self, capability: McpCapability, extensions: &Extensions) -> Vec<Arc<RecordedFeatures>> {
+        // Not through a view, which leaves out sources without tools.
+        let catalog = self.registry.unrestricted_catalog();
         // Leaves out sources that must not be contacted: their items could not be read.
-        let capable: BTreeSet<SourceId> = self.registry.sources().with_capability(capability).into_iter().collect();
-        let view = self.registry.view(&request_principal(extensions));
-        let features = view.sources().filter_map(|source| source.features.clone());
-        features.filter(|features| capable.contains(&features.source)).collect()
+        let capable: BTreeSet<SourceId> = self.capable_sources(capability, extensions).into_iter().collect();
+        let features = catalog.sources().filter_map(|source| source.features.clone());
+        features.filter(|features| capable.contains(&features.summary.source)).collect()
+    }
+
+    /// Sources that a client may know of and that have a capability.
+    fn capable_sources(&self, capability: McpCapability, extensions: &Extensions) -> Vec<SourceId> {
+        self.registry.sources().with_capability_for(&request_principal(extensions), capability)
+    }
+
+    /// Lists of a kind of the sources that a client may see. One that the store has lost is left out.
+    async fn visible_lists(&self, list: &ListKind, extensions: &Extensions) -> Result<Vec<Arc<FeatureList>>, RpcError> {
+        let mut lists = Vec::new();
+        for features in self.visible_sources(list.capability, extensions) {
+            if *features.summary.counts.get(list.feature) > 0 {
+                let read = self.registry.sources().feature_list(&features).await;
+                lists.extend(read.map_err(|error| to_rpc_error(&error))?);
+            }
+        }
+        Ok(lists)
     }
 
     /// Finds the source of an item by its upstream key: the only source with such a list, or the only one that lists
     /// the item. When several do, the error names them with `full_name`.
-    pub(super) fn find_owner(
+    pub(super) async fn find_owner(
         &self,
         list: &ListKind,
         upstream_key: &str,
         request: &McpRequest,
         full_name: impl Fn(&SourceId) -> String,
     ) -> Result<Option<SourceId>, RpcError> {
-        let sources = self.registry.sources().with_capability(list.capability);
+        let sources = self.capable_sources(list.capability, &request.extensions);
         if sources.len() < 2 {
             return Ok(sources.into_iter().next());
         }
-        let mut owners = self.visible_sources(list.capability, &request.extensions);
+        let mut owners = self.visible_lists(list, &request.extensions).await?;
         owners.retain(|features| features.find(list.feature, upstream_key).is_some());
         if owners.len() < 2 {
-            return Ok(owners.first().map(|features| features.source.clone()));
+            return Ok(owners.first().map(|features| features.summary.source.clone()));
         }
-        let names: Vec<String> = owners.iter().map(|features| format!("`{}`", full_name(&features.source))).collect();
+        let names: Vec<String> =
+            owners.iter().map(|features| format!("`{}`", full_name(&features.summary.source))).collect();
         Err(invalid_params(&format!(
             "`{}` is offered by several sources: {}",
             sanitize_truncated(upstream_key, 200),
@@ -204,9 +226,14 @@ impl UpstreamLists {
         )))
     }
 
-    /// Returns the source with this id, if it has the capability.
-    pub(super) fn find_capable_source(&self, capability: McpCapability, id: &str) -> Option<SourceId> {
-        self.registry.sources().with_capability(capability).into_iter().find(|source| source.as_str() == id)
+    /// Returns the source with this id, if it has the capability and the client may know of it.
+    pub(super) fn find_capable_source(
+        &self,
+        capability: McpCapability,
+        id: &str,
+        request: &McpRequest,
+    ) -> Option<SourceId> {
+        self.capable_sources(capability, &request.extensions).into_iter().find(|source| source.as_str() == id)
     }
 
     /// True when names and URIs carry their source (`expose.prefix`).
@@ -235,8 +262,17 @@ pub(super) fn client_context(request: &McpRequest) -> CallContext {
         client: Some(ClientId(request.peer.id)),
         stateless: request.peer.is_stateless,
         era: preferred_era(request),
+        extensions: declared_extensions(&request.peer.capabilities),
         ..CallContext::default()
     }
+}
+
+/// Returns the extensions that a client declares. Most declare none, which a search in the text tells.
+fn declared_extensions(capabilities: &RawValue) -> Option<Arc<RawValue>> {
+    capabilities.get().contains(r#""extensions""#).then_some(())?;
+    let extensions = RawFields::parse(capabilities)?.get("extensions")?.to_owned();
+    RawFields::parse(&extensions)?;
+    Some(extensions.into())
 }
 
 /// Returns the era of a source in which the client has all that it supports. Every source has what a legacy client uses

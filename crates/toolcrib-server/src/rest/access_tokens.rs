@@ -9,9 +9,11 @@ use axum::routing::{delete, get, patch};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use toolcrib::core::access::Role;
+use toolcrib::core::inventory::Inventory;
 use toolcrib::core::text::sanitize_truncated;
 use toolcrib::core::time::parse_long_duration;
-use toolcrib::{Code, Error, Result};
+use toolcrib::registry::Precondition;
+use toolcrib::{Code, Error};
 
 use super::body::JsonBody;
 use super::error::ApiResult;
@@ -135,20 +137,18 @@ async fn change_token(
     JsonBody(change): JsonBody<ChangeTokenBody>,
 ) -> ApiResult {
     let tokens = request.app.registry.tokens();
-    check_token(&request, &name, &if_match)?;
-    let token = tokens.change(&name, change.name, change.role, request.client.actor()).await?;
+    let id = tokens.get(&name)?.id;
+    let is_unchanged = |inventory: &Inventory| if_match.check_token(inventory, &id);
+    let tokens = tokens.only_if(Precondition::new(&is_unchanged));
+    let token = tokens.change(&id, change.name, change.role, request.client.actor()).await?;
     tagged_json(&token, token_etag(&token))
 }
 
 /// `DELETE /api/tokens/{id}`.
 async fn revoke_token(request: AuthorizedRequest, PathParam(name): PathParam, if_match: IfMatch) -> ApiResult {
-    check_token(&request, &name, &if_match)?;
-    request.app.registry.tokens().revoke(&name, request.client.actor()).await?;
+    let tokens = request.app.registry.tokens();
+    let id = tokens.get(&name)?.id;
+    let is_unchanged = |inventory: &Inventory| if_match.check_token(inventory, &id);
+    tokens.only_if(Precondition::new(&is_unchanged)).revoke(&id, request.client.actor()).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
-}
-
-/// Fails if a token has changed since the client read it.
-fn check_token(request: &AuthorizedRequest, name: &str, if_match: &IfMatch) -> Result<()> {
-    let token = request.app.registry.tokens().get(name)?;
-    if_match.check(&token_etag(&token), &format!("the token `{}`", token.name))
 }

@@ -13,6 +13,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use toolcrib::call::CallDeadline;
 use toolcrib::core::ResultExt;
+use toolcrib::core::json::Exact;
 use toolcrib::core::text::sanitize_truncated;
 use toolcrib::core::time::parse_duration;
 use toolcrib::{CallContext, Code, Error, Result, ResultPaging};
@@ -75,7 +76,7 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct CallToolBody {
-    arguments: Option<Map<String, Value>>,
+    arguments: Option<Exact<Map<String, Value>>>,
     timeout: Option<String>,
     yes: bool,
     whole: bool,
@@ -96,7 +97,7 @@ async fn call_tool(
     // hyper drops this handler when the client disconnects. The call runs in a task of its own, so that it is cancelled by
     // the token and not by being dropped, and the connector can cancel it at the source.
     let _cancel_guard = context.cancel.clone().drop_guard();
-    let arguments = Value::Object(body.arguments.unwrap_or_default());
+    let arguments = Value::Object(body.arguments.unwrap_or_default().0);
     let paging = if body.whole { ResultPaging::Whole } else { ResultPaging::Pages };
     let call = async move { registry.call(&name, arguments).paging(paging).context(context).await };
     let output = tokio::spawn(call.in_current_span()).await.context(Code::Internal, "run the call")?;

@@ -18,7 +18,8 @@ use axum::routing::{delete, patch};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use toolcrib::config;
-use toolcrib::registry::SourceView;
+use toolcrib::core::inventory::Inventory;
+use toolcrib::registry::{Precondition, SourceView};
 use toolcrib::secret::resolve_variables;
 use toolcrib::{Code, Error, Refresh, RefreshOutcome, Result, Source, SourceId};
 
@@ -99,34 +100,31 @@ pub(crate) async fn declare_source(
     app.registry.sources().declare_lazily(&source, client.actor()).await?;
     // The discovery may take long; other declarations need not wait for it.
     drop(guard);
-    let refresh = Refresh { force: true, requester: request.requester(), ..Refresh::default() };
+    let refresh = Refresh { force: true, requester: request.requester(), ..Refresh::brief() };
     app.registry.refresher().refresh_one(&source.id, refresh).await
 }
 
 /// Removes a source that was declared at run time. Also used by the console. A source of the configuration would come
 /// back at the next reload, so removing it is refused.
-pub(crate) async fn remove_source(app: &AppState, client: &AuthenticatedClient, id: &SourceId) -> Result<()> {
+pub(crate) async fn remove_source(
+    app: &AppState,
+    client: &AuthenticatedClient,
+    id: &SourceId,
+    if_match: &IfMatch,
+) -> Result<()> {
     if let Some(location) = app.loaded_config.load().declared_at(id) {
         let message = format!("`{id}` is declared in `{location}`; remove it there, or disable it");
         return Err(Error::new(Code::Conflict, message).with_retryable(false));
     }
-    app.registry.sources().remove(id, client.actor()).await
+    let is_unchanged = |inventory: &Inventory| if_match.check_source(inventory, id);
+    app.registry.sources().only_if(Precondition::new(&is_unchanged)).remove(id, client.actor()).await
 }
 
 /// `DELETE /api/sources/{id}`.
 async fn delete_source(request: AuthorizedRequest, PathParam(name): PathParam, if_match: IfMatch) -> ApiResult {
-    let source = find_source(&request.app.registry, &name)?;
-    check_source(&request.app, &source.id, &if_match)?;
-    remove_source(&request.app, &request.client, &source.id).await?;
+    let source = find_source(&request.app.registry, &request.client.principal, &name)?;
+    remove_source(&request.app, &request.client, &source.id, &if_match).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
-}
-
-/// Fails if a source has changed since the client read it.
-pub(super) fn check_source(app: &AppState, id: &SourceId, if_match: &IfMatch) -> Result<()> {
-    match app.registry.sources().get(id) {
-        Some(source) => if_match.check(&source_etag(&app.registry, &source), &format!("the source `{id}`")),
-        None => Err(app.registry.sources().unknown_error(id.as_str())),
-    }
 }
 
 /// Removes the name from the keys; `id` is accepted as an alias.

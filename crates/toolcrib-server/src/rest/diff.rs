@@ -83,14 +83,14 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
 
 /// `GET /api/lock`.
 async fn get_lock(request: AuthorizedRequest) -> ApiResult {
-    ok_json(&request.app.registry.lockfile().build().await?)
+    ok_json(&request.app.registry.lockfile_for(&request.client.principal).build().await?)
 }
 
 /// `GET /api/diff?since=…`.
 async fn diff_since(request: AuthorizedRequest, params: QueryParams) -> ApiResult {
     let missing = || Error::new(Code::BadRequest, "`since` is missing; to compare with a lockfile, send it with POST");
     let since = params.timestamp("since", request.app.registry.now())?.ok_or_else(missing)?;
-    ok_json(&request.app.registry.lockfile().diff_since(since).await?)
+    ok_json(&request.app.registry.lockfile_for(&request.client.principal).diff_since(since).await?)
 }
 
 /// `POST /api/diff`. Fails for a lockfile of an unknown format version.
@@ -98,5 +98,5 @@ async fn diff_lockfile(
     request: AuthorizedRequest,
     JsonBody(lockfile): JsonBody<Lockfile, MAX_LOCKFILE_BYTES>,
 ) -> ApiResult {
-    ok_json(&request.app.registry.lockfile().diff(&lockfile.validate()?).await?)
+    ok_json(&request.app.registry.lockfile_for(&request.client.principal).diff(&lockfile.validate()?).await?)
 }

@@ -4,14 +4,16 @@
 //! tool stays in the catalogue with its history, and agents do not see it.
 
 use serde_json::{Value, json};
-use toolcrib::registry::EnabledState;
+use toolcrib::core::fingerprint::Fingerprint;
+use toolcrib::core::inventory::{Inventory, ToolState};
+use toolcrib::registry::{EnableTarget, EnabledState, Precondition};
 
-use super::declare::{check_source, set_source_enabled};
+use super::declare::set_source_enabled;
 use super::error::ApiResult;
 use super::openapi_schema::{boolean, object_schema, string_array, text, with_optional};
-use super::precondition::IfMatch;
+use super::precondition::{IfMatch, concurrent_change_error};
 use super::query::{PathParam, find_source_id};
-use super::response::{make_etag, ok_json};
+use super::response::ok_json;
 use super::route::ApiRoute;
 use crate::auth::AuthorizedRequest;
 
@@ -65,9 +67,8 @@ async fn set_source(
     if_match: IfMatch,
     state: EnabledState,
 ) -> ApiResult {
-    let id = find_source_id(&request.app.registry, &name)?;
-    check_source(&request.app, &id, &if_match)?;
-    ok_json(&set_source_enabled(&request.app, &request.client, &id, state).await?)
+    let id = find_source_id(&request.app.registry, &request.client.principal, &name)?;
+    ok_json(&set_source_enabled(&request.app, &request.client, &id, state, &if_match).await?)
 }
 
 /// Enables or disables a tool.
@@ -77,19 +78,44 @@ async fn set_tool(
     if_match: IfMatch,
     state: EnabledState,
 ) -> ApiResult {
-    let sources = request.app.registry.sources();
-    let target = sources.tool_target(&name)?;
+    let registry = &request.app.registry;
+    let target = registry.sources().tool_target(&name)?;
+    // Read before the tag is compared: what is written is decided on the same revision of the tool.
+    let read_revision = ToolRevision::read(&registry.inventory(), &target);
+    let what = format!("the tool `{name}`");
     if !if_match.is_empty() {
         // The tag of `GET /api/tools/{name}`.
-        let tool = request.app.registry.tool(&name)?.to_json()?;
-        if_match.check(&make_etag(Box::<str>::from(tool).as_bytes()), &format!("the tool `{name}`"))?;
+        if_match.check_tool(&registry.tool_for(&request.client.principal, &name)?, &what)?;
     }
-    ok_json(&sources.set_enabled(target, state, request.client.actor()).await?)
+    let is_unchanged = |inventory: &Inventory| {
+        let is_same = if_match.is_empty() || ToolRevision::read(inventory, &target) == read_revision;
+        is_same.then_some(()).ok_or_else(|| concurrent_change_error(&what))
+    };
+    let sources = registry.sources().only_if(Precondition::new(&is_unchanged));
+    ok_json(&sources.set_enabled(target.clone(), state, request.client.actor()).await?)
+}
+
+/// Revision of a tool in the journal: its switch, the list that it is in, and the declaration of its source.
+#[derive(Debug, PartialEq, Eq)]
+struct ToolRevision {
+    tool: Option<ToolState>,
+    manifest: Option<Fingerprint>,
+    definition: Fingerprint,
+}
+
+impl ToolRevision {
+    /// Returns the revision of a tool; `None` for one of an unknown source.
+    fn read(inventory: &Inventory, target: &EnableTarget) -> Option<ToolRevision> {
+        let EnableTarget::Tool(id, _) = target else { return None };
+        let state = inventory.source(&id.source)?;
+        let tool = state.tools.get(&id.name).copied();
+        Some(ToolRevision { tool, manifest: state.manifest, definition: state.definition })
+    }
 }
 
 /// `POST /api/sources/{id}/invalidate`. Makes the list stale without contacting the source; its next use does that.
 async fn invalidate_source(request: AuthorizedRequest, PathParam(name): PathParam) -> ApiResult {
-    let id = find_source_id(&request.app.registry, &name)?;
+    let id = find_source_id(&request.app.registry, &request.client.principal, &name)?;
     request.app.registry.sources().invalidate(Some(&id)).await?;
     ok_json(&json!({ "invalidated": [id] }))
 }

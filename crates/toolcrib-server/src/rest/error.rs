@@ -7,6 +7,7 @@
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
+use toolcrib::core::json::to_exact_string;
 use toolcrib::{Code, Error};
 
 use super::precondition::is_failed_precondition;
@@ -46,7 +47,8 @@ pub(crate) struct ConsoleMessage(pub(crate) String);
 fn envelope_response(status: StatusCode, error: &Error) -> Response {
     let mut envelope = error.envelope();
     envelope["error"]["message"] = error.rest_message().into();
-    let mut response = (status, [(header::CONTENT_TYPE, "application/json")], envelope.to_string()).into_response();
+    let body = to_exact_string(&envelope).unwrap_or_default();
+    let mut response = (status, [(header::CONTENT_TYPE, "application/json")], body).into_response();
     response.extensions_mut().insert(ConsoleMessage(error.message_without_next_step().to_owned()));
     if let Some(retry_after) = retry_after(status, error) {
         response.headers_mut().insert(header::RETRY_AFTER, retry_after);

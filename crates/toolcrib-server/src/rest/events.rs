@@ -153,7 +153,7 @@ async fn stream_events(request: AuthorizedRequest, headers: HeaderMap, params: Q
     let format = EventFormat::from_params(&params)?;
     // Taken before the journal is read, so that too many listeners cost no reads.
     let permit = app.event_feed.acquire_permit(&client.principal.identity().owner_key())?;
-    let listener = EventListener::new(&app, permit, after, format).await?;
+    let listener = EventListener::new(&app, client.principal.clone(), permit, after, format).await?;
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
         (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),

@@ -7,7 +7,7 @@
 //! GET /api/history?after=1000&limit=1000  → …, "next_after": null at the end
 //! ```
 
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::http::{HeaderValue, StatusCode, Uri, header};
 use axum::response::Response;
 use axum::routing::get;
@@ -16,7 +16,7 @@ use toolcrib::cloud_event::{CLOUD_EVENT_BATCH_TYPE, CloudEvent};
 use toolcrib::core::delta::ChangeClass;
 use toolcrib::core::text::sanitize_truncated;
 use toolcrib::registry::{HistoryPage, HistoryQuery};
-use toolcrib::{Error, Result, SourceId};
+use toolcrib::{Error, Principal, Result, SourceId};
 
 use super::error::ApiError;
 use super::events::EventFormat;
@@ -24,7 +24,7 @@ use super::openapi_schema::{nullable, object_schema, string_array, string_enum};
 use super::query::{PathParam, QueryParams};
 use super::response;
 use super::route::{ApiRoute, schema_ref};
-use crate::auth::Permission;
+use crate::auth::{AuthenticatedClient, Permission};
 use crate::state::AppState;
 
 /// Upper bound of `limit` for records. A client reads more with `after`.
@@ -64,14 +64,14 @@ pub(super) fn routes() -> Vec<ApiRoute> {
                 CLOUD_EVENT_BATCH_TYPE,
                 json!({ "type": "array", "items": schema_ref("CloudEvent") }),
             )
-            .error_responses(&[400, 404, 503]),
+            .error_responses(&[400, 403, 404, 503]),
         ApiRoute::new("GET", "/api/tools/{name}/history", "get_tool_history", get(list_versions))
             .summary("Every version of one tool, newest first, with its definition before and after")
             .requires(Permission::Read)
             .tool_param()
             .query_param("limit", number(1, MAX_VERSIONS), "Maximum number of versions; default 20")
             .json_response(200, "Versions", "Changes of the tool")
-            .error_responses(&[400, 404, 503]),
+            .error_responses(&[400, 403, 404, 503]),
     ]
 }
 
@@ -136,17 +136,22 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
 }
 
 /// `GET /api/history`.
-async fn list_history(State(app): State<AppState>, uri: Uri, params: QueryParams) -> Result<Response, ApiError> {
+async fn list_history(
+    State(app): State<AppState>,
+    Extension(client): Extension<AuthenticatedClient>,
+    uri: Uri,
+    params: QueryParams,
+) -> Result<Response, ApiError> {
     let format = EventFormat::from_params(&params)?;
     let registry = &app.registry;
     let query = HistoryQuery {
         after: params.number("after", 0..=i64::MAX as u64)?,
-        source: params.text("source").map(|name| find_past_source(&app, name)).transpose()?,
+        source: params.text("source").map(|name| find_past_source(&app, &client.principal, name)).transpose()?,
         tool: params.text("tool").map(str::to_owned),
         since: params.timestamp("since", registry.now())?,
         limit: Some(params.number("limit", 1..=MAX_RECORDS)?.map_or(DEFAULT_RECORDS, |limit| limit as usize)),
     };
-    let page = registry.history().page(&query).await?;
+    let page = registry.history_for(&client.principal).page(&query).await?;
     match format {
         EventFormat::Json => Ok(response::json_response(StatusCode::OK, &page)?),
         EventFormat::CloudEvents => cloud_response(&registry.history().store_uri(), &uri, &page),
@@ -175,20 +180,23 @@ fn cloud_response(store: &str, uri: &Uri, page: &HistoryPage) -> Result<Response
 
 /// Returns the id of a source that exists or existed. Unlike [`find_source_id`](super::find_source_id) it also finds
 /// removed sources, whose history stays.
-fn find_past_source(app: &AppState, name: &str) -> Result<SourceId, Error> {
+fn find_past_source(app: &AppState, principal: &Principal, name: &str) -> Result<SourceId, Error> {
     let inventory = app.registry.inventory();
-    let id = SourceId::from_name(name).ok().filter(|id| inventory.all_source_ids().any(|known| known == id));
-    id.ok_or_else(|| app.registry.sources().unknown_error(&sanitize_truncated(name, 80)))
+    let visibility = app.registry.visibility(principal);
+    let is_known = |id: &SourceId| inventory.all_source_ids().any(|known| known == id) && visibility.shows_source(id);
+    let id = SourceId::from_name(name).ok().filter(is_known);
+    id.ok_or_else(|| visibility.unknown_source_error(&sanitize_truncated(name, 80)))
 }
 
 /// `GET /api/tools/{name}/history`.
 async fn list_versions(
     State(app): State<AppState>,
+    Extension(client): Extension<AuthenticatedClient>,
     PathParam(name): PathParam,
     params: QueryParams,
 ) -> Result<Response, ApiError> {
     let limit = params.number("limit", 1..=MAX_VERSIONS)?.map_or(DEFAULT_VERSIONS, |limit| limit as usize);
-    let versions = app.registry.history().tool_versions(&name, limit).await?;
+    let versions = app.registry.history_for(&client.principal).tool_versions(&name, limit).await?;
     #[derive(serde::Serialize)]
     struct ToolVersions {
         versions: Vec<toolcrib::registry::ToolVersion>,

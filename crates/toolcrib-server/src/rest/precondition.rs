@@ -1,4 +1,5 @@
-//! `If-Match`: a change is refused with 412 when the thing has changed since the client read it.
+//! `If-Match`: a change is refused with 412 when the thing has changed since the client read it. Checked in the write of the
+//! change, so of two clients with the same tag one is refused, whichever process they ask.
 //!
 //! ```text
 //! GET /api/sources/docs                         → ETag: "0af7…"
@@ -8,16 +9,20 @@
 use axum::extract::FromRequestParts;
 use axum::http::{HeaderValue, header};
 use http::request::Parts;
-use serde_json::json;
-use toolcrib::registry::{SourceView, TokenView};
-use toolcrib::{Code, Error, Registry, Result};
+use serde_json::{Value, json};
+use toolcrib::core::Timestamp;
+use toolcrib::core::access::Role;
+use toolcrib::core::fingerprint::Fingerprint;
+use toolcrib::core::inventory::Inventory;
+use toolcrib::registry::{SourceView, TokenView, ToolView};
+use toolcrib::{Code, Error, Registry, Result, SourceId};
 
 use super::error::ApiError;
 use super::response::make_etag;
 
 /// The `If-Match` headers of a request.
 #[derive(Debug, Default)]
-pub(super) struct IfMatch(Vec<HeaderValue>);
+pub(crate) struct IfMatch(Vec<HeaderValue>);
 
 impl IfMatch {
     /// Whether the request has no such header.
@@ -28,17 +33,27 @@ impl IfMatch {
     /// Fails with `CONFLICT` (412) if the headers list neither the current tag nor `*`. `what` names the thing in the
     /// message. Weak tags never match, as RFC 9110 demands for changes.
     pub(super) fn check(&self, current: &HeaderValue, what: &str) -> Result<()> {
-        let mut tags =
-            self.0.iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
-        if self.0.is_empty() || tags.any(|tag| tag == b"*" || tag == current.as_bytes()) {
+        if self.accepts(|tag| tag == current.as_bytes()) {
             return Ok(());
         }
-        let etag = current.to_str().unwrap_or_default();
-        let message = format!("{what} has changed since it was read (`If-Match`); read it again");
-        Err(Error::new(Code::Conflict, message)
-            .with_retryable(false)
-            .with_details(json!({ "if_match": true, "etag": etag })))
+        Err(changed_error(what, json!({ "if_match": true, "etag": current.to_str().unwrap_or_default() })))
     }
+
+    /// Whether there are no headers, or they list `*` or a tag that `is_current` accepts.
+    fn accepts(&self, is_current: impl Fn(&[u8]) -> bool) -> bool {
+        let tags = self.0.iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+        self.0.is_empty() || tags.map(<[u8]>::trim_ascii).any(|tag| tag == b"*" || is_current(tag))
+    }
+}
+
+/// Error for a thing that has changed since the client read it, without its current tag.
+pub(super) fn concurrent_change_error(what: &str) -> Error {
+    changed_error(what, json!({ "if_match": true }))
+}
+
+fn changed_error(what: &str, details: Value) -> Error {
+    let message = format!("{what} has changed since it was read (`If-Match`); read it again");
+    Error::new(Code::Conflict, message).with_retryable(false).with_details(details)
 }
 
 impl<S: Sync> FromRequestParts<S> for IfMatch {
@@ -58,18 +73,62 @@ pub(super) fn is_failed_precondition(error: &Error) -> bool {
 /// Tag of a source for `If-Match`: it covers what a client can change, the declaration and whether it is enabled. Tools,
 /// freshness and connection change all the time by themselves and would make every change fail.
 pub(super) fn source_etag(registry: &Registry, source: &SourceView) -> HeaderValue {
-    let inventory = registry.inventory();
-    let text = match inventory.source(&source.id) {
-        Some(state) => format!("{} {:?} {} {}", source.id, state.origin, state.definition, state.enabled),
-        // An invalid declaration of the configuration: it changes with its error.
-        None => format!("{} {:?}", source.id, source.last_error),
-    };
-    make_etag(text)
+    let declared = declared_source_etag(&registry.inventory(), &source.id);
+    // An invalid declaration of the configuration: it changes with its error.
+    declared.unwrap_or_else(|| make_etag(format!("{} {:?}", source.id, source.last_error)))
+}
+
+/// Tag of a declared source; `None` for another one.
+fn declared_source_etag(inventory: &Inventory, id: &SourceId) -> Option<HeaderValue> {
+    let state = inventory.source(id)?;
+    let (origin, definition) = (state.origin, state.definition);
+    Some(make_etag(format!("{id} {origin:?} {definition} {} {:?}", state.enabled, state.switched)))
+}
+
+/// Tag of a tool: a digest of what a change concerns, which `If-Match` compares, and one of the response, which has
+/// counters that change with every call.
+pub(super) fn tool_etag(tool: &ToolView, body: &[u8]) -> HeaderValue {
+    let tag = format!("{}{}\"", tool_tag_start(tool), Fingerprint::digest(body).short_hex(32));
+    HeaderValue::from_str(&tag).unwrap_or_else(|_| make_etag(body))
+}
+
+/// The part of a tool's tag that covers its definition, switch and policy, with the quote before it.
+fn tool_tag_start(tool: &ToolView) -> String {
+    let ToolView { name, fingerprint, history, policy, .. } = tool;
+    let revision = Fingerprint::digest(format!("{name} {fingerprint} {history:?} {policy:?}"));
+    format!("\"{}-", revision.short_hex(32))
+}
+
+impl IfMatch {
+    /// Fails if the definition, switch or policy of a tool has changed since the client read it.
+    pub(super) fn check_tool(&self, tool: &ToolView, what: &str) -> Result<()> {
+        let start = tool_tag_start(tool);
+        let is_current = self.accepts(|tag| tag.starts_with(start.as_bytes()));
+        is_current.then_some(()).ok_or_else(|| concurrent_change_error(what))
+    }
+
+    /// Fails if a source has changed since the client read it, or does not exist any more.
+    pub(super) fn check_source(&self, inventory: &Inventory, id: &SourceId) -> Result<()> {
+        let unknown = || Error::new(Code::NotFound, format!("no source named `{id}`"));
+        self.check(&declared_source_etag(inventory, id).ok_or_else(unknown)?, &format!("the source `{id}`"))
+    }
+
+    /// Fails if a token has changed since the client read it, or does not exist any more.
+    pub(super) fn check_token(&self, inventory: &Inventory, id: &str) -> Result<()> {
+        let unknown = || Error::new(Code::NotFound, format!("no token with the id `{id}`"));
+        let token = inventory.token(id).ok_or_else(unknown)?;
+        let etag = make_token_etag(&token.id, &token.name, token.role, token.expires_at);
+        self.check(&etag, &format!("the token `{}`", token.name))
+    }
 }
 
 /// Tag of a token for `If-Match`.
 pub(super) fn token_etag(token: &TokenView) -> HeaderValue {
-    make_etag(format!("{} {} {:?} {:?}", token.id, token.name, token.role, token.expires_at))
+    make_token_etag(&token.id, &token.name, token.role, token.expires_at)
+}
+
+fn make_token_etag(id: &str, name: &str, role: Role, expires_at: Option<Timestamp>) -> HeaderValue {
+    make_etag(format!("{id} {name} {role:?} {expires_at:?}"))
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use toolcrib::core::percent;
 use toolcrib::core::text::{closest_match, sanitize_truncated};
 use toolcrib::core::time::TimeSpec;
 use toolcrib::registry::SourceView;
-use toolcrib::{Code, Error, Registry, Result, SourceId};
+use toolcrib::{Code, Error, Principal, Registry, Result, SourceId};
 
 use super::error::ApiError;
 
@@ -115,9 +115,9 @@ impl QueryParams {
         Ok(Some(time.resolve(now)))
     }
 
-    /// Returns the id in the parameter `source`, which must exist.
-    pub(super) fn source(&self, registry: &Registry) -> Result<Option<SourceId>> {
-        self.text("source").map(|name| find_source_id(registry, name)).transpose()
+    /// Returns the id in the parameter `source`, which must be one that the principal may know of.
+    pub(super) fn source(&self, registry: &Registry, principal: &Principal) -> Result<Option<SourceId>> {
+        self.text("source").map(|name| find_source_id(registry, principal, name)).transpose()
     }
 
     /// Rejects the parameter `group`, which is reserved. Ignoring it would return tools outside of the group.
@@ -129,15 +129,15 @@ impl QueryParams {
     }
 }
 
-/// Returns the id of an existing source, from any spelling that maps to it.
-pub(crate) fn find_source_id(registry: &Registry, name: &str) -> Result<SourceId> {
-    find_source(registry, name).map(|source| source.id)
+/// Returns the id of a source that the principal may know of, from any spelling that maps to it.
+pub(crate) fn find_source_id(registry: &Registry, principal: &Principal, name: &str) -> Result<SourceId> {
+    find_source(registry, principal, name).map(|source| source.id)
 }
 
 /// Like [`find_source_id`], with the state of the source.
-pub(crate) fn find_source(registry: &Registry, name: &str) -> Result<SourceView> {
-    let source = SourceId::from_name(name).ok().and_then(|id| registry.sources().get(&id));
-    source.ok_or_else(|| registry.sources().unknown_error(&sanitize_truncated(name, 80)))
+pub(crate) fn find_source(registry: &Registry, principal: &Principal, name: &str) -> Result<SourceView> {
+    let source = SourceId::from_name(name).ok().and_then(|id| registry.sources().get_for(principal, &id));
+    source.ok_or_else(|| registry.visibility(principal).unknown_source_error(&sanitize_truncated(name, 80)))
 }
 
 fn bad_request(message: String) -> Error {

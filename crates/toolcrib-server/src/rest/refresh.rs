@@ -85,16 +85,24 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
 
 /// `POST /api/refresh`.
 async fn refresh_all(request: AuthorizedRequest, params: QueryParams) -> ApiResult {
-    let refresh = Refresh { force: params.flag("force")?, requester: request.requester(), ..Refresh::default() };
-    let results = request.app.registry.refresh(refresh).await;
+    let refresh = Refresh { force: params.flag("force")?, requester: request.requester(), ..Refresh::brief() };
+    let registry = &request.app.registry;
+    let outcomes = registry.refresh(refresh).await;
+    let visibility = registry.visibility(&request.client.principal);
+    let results: Vec<_> = outcomes.into_iter().filter_map(|outcome| visibility.restrict_outcome(outcome)).collect();
     ok_json(&json!({ "results": results, "totals": RefreshTotals::new(&results) }))
 }
 
 /// `POST /api/sources/{id}/refresh`. A request at the same time as another discovery of the source shares its result.
 async fn refresh_source(request: AuthorizedRequest, PathParam(name): PathParam, params: QueryParams) -> ApiResult {
-    let id = find_source_id(&request.app.registry, &name)?;
-    let refresh = Refresh { force: params.flag("force")?, requester: request.requester(), ..Refresh::default() };
-    let outcome = request.app.registry.refresher().refresh_one(&id, refresh).await?;
+    let (registry, principal) = (&request.app.registry, &request.client.principal);
+    let id = find_source_id(registry, principal, &name)?;
+    let refresh = Refresh { force: params.flag("force")?, requester: request.requester(), ..Refresh::brief() };
+    let outcome = registry.refresher().refresh_one(&id, refresh).await?;
+    // The refresh may have found that the source has no tool that the client may know of.
+    let visibility = registry.visibility(principal);
+    let unknown = || visibility.unknown_source_error(id.as_str());
+    let outcome = visibility.restrict_outcome(outcome).ok_or_else(unknown)?;
     Ok(json_response(outcome_status(&outcome), &outcome)?)
 }
 

@@ -81,6 +81,7 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
 async fn search_tools(request: AuthorizedRequest, uri: Uri, headers: HeaderMap) -> ApiResult {
     let AuthorizedRequest { app, client, .. } = request;
     let registry = app.registry.clone();
+    let principal = client.principal.clone();
     let query = uri.query().unwrap_or_default().to_owned();
     // Parsed only on a cache miss.
     let render = move |view: &View| {
@@ -89,7 +90,7 @@ async fn search_tools(request: AuthorizedRequest, uri: Uri, headers: HeaderMap) 
         let query = Query {
             text: query_text(&params)?,
             limit: params.number("limit", 1..=MAX_SEARCH_HITS)?.map_or(Query::DEFAULT_LIMIT, |limit| limit as usize),
-            source: params.source(&registry)?,
+            source: params.source(&registry, &principal)?,
             tag: params.text("tag").map(str::to_owned),
         };
         render_body(&view.search(&query).to_response(), ContentScope::for_list(view, query.source.as_ref()))

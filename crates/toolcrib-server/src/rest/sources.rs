@@ -18,7 +18,7 @@ use super::precondition::source_etag;
 use super::query::{PathParam, find_source_id};
 use super::response::{TaggedResponse, tagged_json, to_json_bytes};
 use super::route::{ApiRoute, schema_ref};
-use crate::auth::AuthorizedRequest;
+use crate::auth::{AuthorizedRequest, Role};
 use crate::view_cache::{CachedSize, ViewCache};
 
 /// The list supports conditional requests. The tag of a single source is for `If-Match`.
@@ -79,9 +79,23 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
     vec![("Source", source), ("Sources", sources), ("Failure", failure), ("Breaker", breaker)]
 }
 
-/// Cache of the rendered source list. Separate from [`ResponseCache`](super::ResponseCache), because the list also depends
-/// on the clock (freshness) and on connection states.
-pub(crate) type SourceListCache = ViewCache<CachedSourceList>;
+/// Caches of the rendered source list. Separate from [`ResponseCache`](super::ResponseCache), because the list also depends
+/// on the clock (freshness) and on connection states. One for administrators and one for others: the list has disabled
+/// sources, which are in no view.
+#[derive(Debug, Default)]
+pub(crate) struct SourceListCaches {
+    admin: ViewCache<CachedSourceList>,
+    others: ViewCache<CachedSourceList>,
+}
+
+impl SourceListCaches {
+    fn for_role(&self, role: Role) -> &ViewCache<CachedSourceList> {
+        match role {
+            Role::Admin => &self.admin,
+            Role::Agent | Role::Viewer => &self.others,
+        }
+    }
+}
 
 /// A rendered list of sources, with the version that it shows.
 #[derive(Debug)]
@@ -101,7 +115,8 @@ async fn list_sources(AuthorizedRequest { app, client, .. }: AuthorizedRequest, 
     let sources = app.registry.sources();
     let is_current = |cached: &CachedSourceList| sources.is_current(&cached.version);
     let view = app.registry.view(&client.principal).key();
-    if let Some(cached) = app.source_list_cache.get(view).filter(|cached| is_current(cached)) {
+    let cache = app.source_list_caches.for_role(client.principal.role());
+    if let Some(cached) = cache.get(view).filter(|cached| is_current(cached)) {
         return Ok(cached.response.to_response(&headers));
     }
     // The version is taken before the list is read: a change in between makes the entry outdated, never wrong.
@@ -109,16 +124,17 @@ async fn list_sources(AuthorizedRequest { app, client, .. }: AuthorizedRequest, 
     let response =
         TaggedResponse::from_body(to_json_bytes(&json!({ "sources": sources.list_for(&client.principal) }))?);
     let rendered = Arc::new(CachedSourceList { version, response });
-    app.source_list_cache.insert(view, &rendered, is_current);
+    cache.insert(view, &rendered, is_current);
     Ok(rendered.response.to_response(&headers))
 }
 
 /// `GET /api/sources/{id}`.
 async fn get_source(AuthorizedRequest { app, client, .. }: AuthorizedRequest, PathParam(name): PathParam) -> ApiResult {
-    let id = find_source_id(&app.registry, &name)?;
+    let id = find_source_id(&app.registry, &client.principal, &name)?;
     let sources = app.registry.sources();
     let mut found: Vec<_> = sources.get_for(&client.principal, &id).into_iter().collect();
     sources.add_tool_names(&client.principal, &mut found);
-    let source = found.pop().ok_or_else(|| sources.unknown_error(id.as_str()))?;
+    let unknown = || app.registry.visibility(&client.principal).unknown_source_error(id.as_str());
+    let source = found.pop().ok_or_else(unknown)?;
     tagged_json(&source, source_etag(&app.registry, &source))
 }

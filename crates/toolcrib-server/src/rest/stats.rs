@@ -66,11 +66,12 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
 
 /// `GET /api/stats`.
 async fn get_stats(request: AuthorizedRequest) -> ApiResult {
-    ok_json(&request.app.registry.statistics().totals())
+    ok_json(&request.app.registry.statistics_for(&request.client.principal).totals())
 }
 
 /// `GET /api/config`. The configuration may have been reloaded since the last request; the one that is in effect is
 /// rendered.
-async fn get_config(AuthorizedRequest { app, .. }: AuthorizedRequest) -> ApiResult {
-    ok_json(&app.registry.configuration().show(&app.loaded_config.load(), &app.data_dir))
+async fn get_config(AuthorizedRequest { app, client, .. }: AuthorizedRequest) -> ApiResult {
+    let configuration = app.registry.configuration();
+    ok_json(&configuration.show_for(&client.principal, &app.loaded_config.load(), &app.data_dir))
 }

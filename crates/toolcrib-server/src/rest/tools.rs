@@ -15,9 +15,11 @@ use axum::response::Response;
 use axum::routing::get;
 use serde_json::{Value, json};
 use toolcrib::catalog::filter::{StateFilter, ToolFilter, ToolOrder};
+use toolcrib::registry::FoundTool;
 
 use super::error::ApiError;
 use super::openapi_schema::{nullable, object_schema, string_array, string_enum, with_optional};
+use super::precondition::tool_etag;
 use super::query::{PathParam, QueryParams};
 use super::response::TaggedResponse;
 use super::route::{ApiRoute, schema_ref};
@@ -177,7 +179,7 @@ async fn list_tools(
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let params = QueryParams::parse(uri.query().unwrap_or_default())?;
-    let query = page::ToolListQuery::parse(&app.registry, &params)?;
+    let query = page::ToolListQuery::parse(&app.registry, &client.principal, &params)?;
     if query.lists_removed() {
         // Removed tools are in the inventory and not in the view; their definitions are in the store.
         return Ok(query.render_removed(&app.registry, &client.principal).await?.to_response(&headers));
@@ -195,13 +197,17 @@ async fn get_tool(
     PathParam(name): PathParam,
     params: QueryParams,
 ) -> Result<Response, ApiError> {
-    let json = match params.timestamp("at", app.registry.now())? {
-        Some(at) => app.registry.history().tool_at(&name, at).await?.to_json()?,
-        None => {
-            app.registry.statistics().count_builtin_tokens().await;
-            app.registry.history().find_tool(&client.principal, &name).await?.to_json()?
-        }
-    };
-    let json = Box::<str>::from(json);
-    Ok(TaggedResponse::from_body(String::from(json).into()).to_response(&headers))
+    if let Some(at) = params.timestamp("at", app.registry.now())? {
+        let json = app.registry.history_for(&client.principal).tool_at(&name, at).await?.to_json()?;
+        let body = String::from(Box::<str>::from(json));
+        return Ok(TaggedResponse::from_body(body.into()).to_response(&headers));
+    }
+    app.registry.statistics().count_builtin_tokens().await;
+    let found = app.registry.history().find_tool(&client.principal, &name).await?;
+    let body = String::from(Box::<str>::from(found.to_json()?));
+    let mut response = TaggedResponse::from_body(body.into());
+    if let FoundTool::Offered(tool) = &found {
+        response.etag = tool_etag(tool, &response.body);
+    }
+    Ok(response.to_response(&headers))
 }

@@ -3,6 +3,7 @@
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use toolcrib::config::{Config, Expose, ExposeMode};
+use toolcrib::core::json::{parse_exact, plain_text};
 use toolcrib::core::policy::{Rule, Rules, Verdict};
 use toolcrib::testkit::{ScriptedReply, ScriptedSource, config_with_sources};
 use toolcrib::{Refresh, Registry, RegistryOptions};
@@ -61,6 +62,30 @@ async fn a_tool_can_be_found_described_and_called() {
     assert_eq!(fixture.call_text("shop__order", json!({ "text": "tea" })).await, r#"order {"text":"tea"}"#);
     let with_json_string = json!({ "name": "shop/order", "arguments": "{\"text\":\"tea\"}" });
     assert_eq!(fixture.call_text("call_tool", with_json_string).await, r#"order {"text":"tea"}"#);
+}
+
+#[tokio::test]
+async fn integers_of_arguments_keep_their_digits() {
+    let integer: Value = parse_exact("123456789012345678901234567890").unwrap();
+    let schema = json!({ "type": "object", "properties": { "id": { "type": "integer", "default": integer } } });
+    let shop = ScriptedSource::new([json!({ "name": "find", "inputSchema": schema })]);
+    let fixture = start(ExposeMode::Search, &[("shop", &shop)]).await;
+    fixture.registry.refresh(Refresh::default()).await;
+    let expected = r#"find {"id":123456789012345678901234567890}"#;
+    let arguments = json!({ "id": integer });
+    assert_eq!(fixture.call_text("shop__find", arguments.clone()).await, expected);
+    for arguments in [arguments.clone(), json!(plain_text(&arguments))] {
+        let called = json!({ "name": "shop__find", "arguments": arguments });
+        assert_eq!(fixture.call_text("call_tool", called).await, expected);
+    }
+    shop.set_reply(move |_, input| {
+        let structured = json!({ "found": input["id"] });
+        json!({ "content": [], "structuredContent": structured })
+    });
+    let result = fixture.call("shop__find", arguments).await;
+    assert_eq!(result["structuredContent"], json!({ "found": integer }));
+    let described = fixture.call_text("describe_tools", json!({ "names": ["shop__find"] })).await;
+    assert!(described.contains("default 123456789012345678901234567890"), "{described}");
 }
 
 #[tokio::test]

@@ -5,10 +5,11 @@ use tempfile::TempDir;
 use tokio::sync::broadcast;
 use toolcrib::config::{Config, Expose, ExposeMode};
 use toolcrib::core::inventory::{Actor, Command};
+use toolcrib::refresh::RefreshWait;
 use toolcrib::{Refresh, Registry, SourceId};
 use toolcrib_mcp::{ClientOptions, ConnectTarget, ConnectionEvent, Era, McpClient};
 use toolcrib_server::McpService;
-use toolcrib_testkit::observe::read_lines;
+use toolcrib_testkit::observe::{read_lines, wait_until};
 use toolcrib_testkit::programs::{self, scripted_source};
 
 use super::support::{TEST_TIMEOUT, connect_client, open_with_processes, send_request, serve_http};
@@ -155,6 +156,23 @@ async fn clients_are_notified_exactly_when_their_lists_change() {
 }
 
 #[tokio::test]
+async fn a_list_that_arrives_after_the_tools_is_announced() {
+    let fixture = FeatureFixture::new(ExposeMode::Full).await;
+    fixture.set_features("b", json!({"prompts": "late"}));
+    fixture.registry.refresh(Refresh { wait_for: RefreshWait::Tools, ..Refresh::default() }).await;
+    // The lists of `a` follow at once.
+    let prompt_count = |id: &str| fixture.registry.sources().get(&SourceId::parse(id).unwrap()).unwrap().prompt_count;
+    wait_until("the prompt of `a` is recorded", || prompt_count("a") == 1).await;
+    let (client, _server) = connect_client(&fixture.service, |_| {}).await;
+    let mut events = client.events();
+    assert_eq!(list(&client, "prompts/list").await["prompts"].as_array().unwrap().len(), 1);
+    fixture.set_features("b", json!({"prompts": [{"name": "slow"}]}));
+    wait_for_notification(&mut events, "notifications/prompts/list_changed").await;
+    let prompts = list(&client, "prompts/list").await;
+    assert_eq!(prompts["prompts"][1]["name"], "b__slow");
+}
+
+#[tokio::test]
 async fn a_listening_client_of_the_modern_era_is_notified() {
     let fixture = FeatureFixture::new(ExposeMode::Full).await;
     fixture.set_features("b", json!({}));
@@ -263,4 +281,40 @@ async fn prompts_and_resources_of_a_real_server_work_through_the_catalogue() {
     assert_eq!(read["contents"][0]["uri"], uri);
     let templates = list(&client, "resources/templates/list").await;
     assert!(!templates["resourceTemplates"].as_array().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_source_whose_tools_are_all_hidden_is_unknown_and_one_without_tools_is_not() {
+    let directory = tempfile::tempdir().unwrap();
+    let features = directory.path().join("features");
+    std::fs::write(&features, json!({"prompts": [{"name": "review"}]}).to_string()).unwrap();
+    let mut vault = scripted_source(&["--resources", "--features-file", features.to_str().unwrap()]);
+    vault["tools"] = json!({"*": "hide"});
+    let sources = json!({"notes": scripted_source(&["--resources", "--tools", "0"]), "vault": vault});
+    let (registry, service) = open_with_processes(sources, ExposeMode::Full).await;
+    registry.refresh(Refresh::default()).await;
+    let (client, _server) = connect_client(&service, |_| {}).await;
+    let resources = list(&client, "resources/list").await["resources"].clone();
+    assert_eq!(resources.as_array().unwrap().len(), 1, "{resources}");
+    assert_eq!(resources[0]["uri"], "toolcrib://notes/note://one");
+    assert_eq!(list(&client, "prompts/list").await["prompts"], json!([]));
+    let argument = json!({"name": "x", "value": "y"});
+    let requests = [
+        ("resources/read", json!({"uri": "toolcrib://NAME/note://one"})),
+        ("resources/subscribe", json!({"uri": "toolcrib://NAME/note://one"})),
+        ("prompts/get", json!({"name": "NAME__review"})),
+        ("completion/complete", json!({"ref": {"type": "ref/prompt", "name": "NAME__review"}, "argument": argument})),
+    ];
+    for (method, params) in requests {
+        let mut answers = Vec::new();
+        for name in ["vault", "xxxxx"] {
+            let params = serde_json::from_str(&params.to_string().replace("NAME", name)).unwrap();
+            let error = send_request(&client, method, params).await.unwrap_err();
+            answers.push(error.to_string().replace(name, "NAME"));
+        }
+        assert_eq!(answers[0], answers[1], "{method}");
+    }
+    // Both sources list it; only one of them counts.
+    send_request(&client, "resources/subscribe", json!({"uri": "note://one"})).await.unwrap();
+    assert!(send_request(&client, "prompts/get", json!({"name": "review"})).await.is_err());
 }

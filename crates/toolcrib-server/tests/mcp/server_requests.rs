@@ -239,3 +239,19 @@ async fn the_request_state_of_a_closed_endpoint_on_the_same_store_is_refused() {
     assert_eq!(resume(&forged).await.unwrap()["resultType"], "input_required");
     assert_eq!(shop.calls(), 0);
 }
+
+#[tokio::test]
+async fn extensions_of_a_client_reach_the_server_of_its_own() {
+    let source = with_settings(scripted_source(&["--with", "capabilities"]), json!({ "lifecycle": "per_client" }));
+    let (_registry, service) = open_with_processes(json!({ "s": source }), ExposeMode::Full).await;
+    let extensions = json!({ "io.modelcontextprotocol/ui": { "mimeTypes": ["text/html"] } });
+    for declared in [&extensions, &Value::Null] {
+        let declare = |options: &mut ClientOptions| {
+            options.capabilities = to_raw_value(&json!({ "roots": {}, "extensions": declared })).unwrap();
+        };
+        let (client, _served) = connect_client(&service, declare).await;
+        let capabilities = result_text(&call_tool(&client, "s__capabilities", json!({})).await);
+        let capabilities: Value = serde_json::from_str(&capabilities).unwrap();
+        assert_eq!(&capabilities["extensions"], declared);
+    }
+}

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use serde_json::value::{RawValue, to_raw_value};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use toolcrib::config::{Config, Expose, ExposeMode};
+use toolcrib::core::json::{parse_exact, to_exact_raw};
 use toolcrib::testkit::config_with_sources;
 use toolcrib::{Registry, RegistryOptions};
 use toolcrib_mcp::server::{ServerOptions, Service, serve_stream};
@@ -122,9 +123,9 @@ impl McpFixture {
 }
 
 pub(crate) async fn send_request(client: &McpClient, method: &str, params: Value) -> Result<Value, WireError> {
-    let params: Box<RawValue> = to_raw_value(&params).unwrap();
+    let params: Box<RawValue> = to_exact_raw(&params).unwrap();
     let result = client.request(method, Some(&params), &RequestOptions::new(TEST_TIMEOUT)).await?;
-    Ok(serde_json::from_str(result.get()).unwrap())
+    Ok(parse_exact(result.get()).unwrap())
 }
 
 pub(crate) fn result_text(result: &Value) -> String {

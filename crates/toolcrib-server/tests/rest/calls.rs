@@ -52,6 +52,21 @@ async fn a_call_returns_a_result_or_an_error() {
 }
 
 #[tokio::test]
+async fn integers_of_arguments_keep_their_digits() {
+    let shop = ScriptedSource::new([json!({ "name": "find", "inputSchema": {
+        "type": "object", "properties": { "id": { "type": "integer" }, "ids": { "items": { "type": "integer" } } } } })]);
+    let server = start_discovered(&[("shop", &shop)]).await;
+    let arguments = r#"{"id":123456789012345678901234567890,"ids":[-18446744073709551616]}"#;
+    let body = format!(r#"{{"arguments":{arguments}}}"#);
+    let headers = "Content-Type: application/json\r\n";
+    let response = server.send("POST", "/api/tools/shop__find/call", headers, body).await.json();
+    assert_eq!(response["content"][0]["text"], format!("find {arguments}"));
+    let body = r#"{"arguments":{"id":[123456789012345678901234567890]}}"#;
+    let response = server.send("POST", "/api/tools/shop__find/call", headers, body).await;
+    assert_eq!((response.status, &response.json()["error"]["code"]), (400, &json!("TOOL_INVALID_INPUT")));
+}
+
+#[tokio::test]
 async fn a_client_that_disconnects_cancels_its_call() {
     let shop = ScriptedSource::new([order_tool()]);
     let server = start_discovered(&[("shop", &shop)]).await;

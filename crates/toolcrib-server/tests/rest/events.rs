@@ -1,11 +1,15 @@
 //! Tests the event stream.
 
+use std::path::Path;
+
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::net::TcpStream;
+use toolcrib::config::Config;
 use toolcrib::testkit::ScriptedSource;
+use toolcrib::{Refresh, RegistryOptions};
 
-use super::support::{RestTestServer, TEST_TIMEOUT, start_discovered};
+use super::support::{RestTestServer, TEST_TIMEOUT, start_discovered, start_with};
 
 /// Reads events from an open event stream.
 struct EventStreamReader(Lines<BufReader<TcpStream>>);
@@ -183,4 +187,53 @@ async fn a_slow_listener_misses_no_record() {
     }
     assert!(lost > 0);
     assert_eq!(record, Some(head + 1));
+}
+
+#[tokio::test]
+async fn agents_get_no_events_about_hidden_tools() {
+    let shop = ScriptedSource::new(["order", "wipe"]);
+    let yaml = "sources: { shop: { command: x, tools: { wipe: hide } } }";
+    let config = Config::read(yaml, "toolcrib.yaml", Path::new("/")).unwrap();
+    let server = start_with(config, RegistryOptions::default(), &[("shop", &shop)]).await;
+    let admin = format!("Authorization: Bearer {}\r\n", server.admin_token);
+    let mut agent_events = EventStreamReader::open(&server, "/api/events?after=0", "").await;
+    let mut admin_events = EventStreamReader::open(&server, "/api/events?after=0", &admin).await;
+    server.registry.refresh(Refresh::default()).await;
+    server.send_as_admin("POST", "/api/tools/shop__wipe/disable", &Value::Null).await.expect_json(200);
+    server.send_as_admin("POST", "/api/tools/shop__order/disable", &Value::Null).await.expect_json(200);
+    let mut texts = Vec::new();
+    for events in [&mut agent_events, &mut admin_events] {
+        let mut text = String::new();
+        loop {
+            let event = events.next_event().await.unwrap();
+            text.push_str(&format!("{} {}\n", event.event, event.data));
+            if event.data["type"] == "ToolDisabled" && event.data["tool"] == "order" {
+                break;
+            }
+        }
+        texts.push(text);
+    }
+    assert!(texts[0].contains("discovered") && !texts[0].contains("wipe"), "{}", texts[0]);
+    assert!(texts[1].contains("ToolDisabled") && texts[1].contains("\"wipe\""), "{}", texts[1]);
+    // Resumed from the journal, in which the last record that the agent gets is not the last one.
+    server.send_as_admin("POST", "/api/tools/shop__wipe/enable", &Value::Null).await.expect_json(200);
+    let mut resumed = EventStreamReader::open(&server, "/api/events?after=0", "").await;
+    server.send_as_admin("POST", "/api/tools/shop__order/enable", &Value::Null).await.expect_json(200);
+    let mut kinds = Vec::new();
+    while kinds.last() != Some(&json!("ToolEnabled")) {
+        kinds.push(resumed.next_named("record").await.data["type"].clone());
+    }
+    assert_eq!(kinds, ["SourceDeclared", "InventoryRecorded", "ToolDisabled", "ToolEnabled"]);
+}
+
+#[tokio::test]
+async fn a_stream_ends_when_the_role_of_its_token_is_lowered() {
+    let shop = ScriptedSource::new(["order"]);
+    let server = start_discovered(&[("shop", &shop)]).await;
+    let new = json!({ "name": "ada", "role": "admin" });
+    let created = server.send_as_admin("POST", "/api/tokens", &new).await.expect_json(201);
+    let headers = format!("Authorization: Bearer {}\r\n", created["token"].as_str().unwrap());
+    let mut events = EventStreamReader::open(&server, "/api/events", &headers).await;
+    server.send_as_admin("PATCH", "/api/tokens/ada", &json!({ "role": "agent" })).await.expect_json(200);
+    while events.next_event().await.is_some() {}
 }

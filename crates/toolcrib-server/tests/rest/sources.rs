@@ -1,14 +1,17 @@
 //! Tests how sources are listed, declared, changed, removed and refreshed.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use toolcrib::clock::Clock;
 use toolcrib::core::Timestamp;
+use toolcrib::store::MemoryStore;
 use toolcrib::testkit::{ScriptedSource, config_with_sources};
 use toolcrib::{Refresh, RegistryOptions};
 
 use super::support::{start_discovered, start_undiscovered, start_with};
+use crate::test_server::SourceScripts;
 
 #[tokio::test]
 async fn the_cached_source_list_is_never_stale() {
@@ -173,7 +176,11 @@ async fn changes_honour_if_match() {
 
     let tool = etag(&server.get("/api/tools/shop__order").await);
     assert_eq!(send("POST", "/api/tools/shop__order/disable", "\"x\"", &Value::Null).await.status, 412);
+    // A call changes the counters, and so the response, but not the tool.
+    server.send_as_admin("POST", "/api/tools/shop__order/call", &json!({})).await.expect_json(200);
+    assert_ne!(etag(&server.get("/api/tools/shop__order").await), tool);
     assert_eq!(send("POST", "/api/tools/shop__order/disable", &tool, &Value::Null).await.status, 200);
+    assert_eq!(send("POST", "/api/tools/shop__order/enable", &tool, &Value::Null).await.status, 412);
 
     server.send_as_admin("POST", "/api/tokens", &json!({ "name": "ci", "role": "viewer" })).await.expect_json(201);
     let token = etag(&server.send_as_admin("GET", "/api/tokens/ci", &Value::Null).await);
@@ -182,4 +189,46 @@ async fn changes_honour_if_match() {
     assert_eq!(send("PATCH", "/api/tokens/ci", &token, &role).await.status, 200);
     assert_eq!(send("DELETE", "/api/tokens/ci", &token, &Value::Null).await.status, 412);
     assert_eq!(send("DELETE", "/api/tokens/ci", "*", &Value::Null).await.status, 204);
+}
+
+#[tokio::test]
+async fn of_concurrent_changes_with_the_same_tag_one_is_made() {
+    let shop = ScriptedSource::new(["order"]);
+    let options = RegistryOptions { store: Some(Arc::new(MemoryStore::new())), ..RegistryOptions::default() };
+    let config = config_with_sources(["shop"]);
+    let sources: SourceScripts<'_> = &[("shop", &shop)];
+    // Two processes on one store.
+    let first = start_with(config.clone(), options.clone(), sources).await;
+    first.registry.refresh(Refresh::default()).await;
+    let away = json!({ "name": "away", "url": "http://127.0.0.1:1", "connect_timeout": "1s" });
+    first.send_as_admin("POST", "/api/sources", &away).await.expect_json(201);
+    let token = first.send_as_admin("POST", "/api/tokens", &json!({ "name": "ada", "role": "agent" })).await;
+    let token = format!("/api/tokens/{}", token.expect_json(201)["id"].as_str().unwrap());
+    let second = start_with(config, options, sources).await;
+
+    let changes = [
+        ("PATCH", "/api/sources/away", "/api/sources/away", json!({ "title": "N" })),
+        ("POST", "/api/sources/away/disable", "/api/sources/away", Value::Null),
+        ("DELETE", "/api/sources/away", "/api/sources/away", Value::Null),
+        ("POST", "/api/tools/shop__order/disable", "/api/tools/shop__order", Value::Null),
+        ("PATCH", token.as_str(), token.as_str(), json!({ "name": "N" })),
+        ("DELETE", token.as_str(), token.as_str(), Value::Null),
+    ];
+    for (method, path, read, body) in changes {
+        let tag = first.send_as_admin("GET", read, &Value::Null).await.header("etag").unwrap().to_owned();
+        let requests = (0..8).map(|number| {
+            let server = if number % 2 == 0 { &first } else { &second };
+            let headers = format!(
+                "Authorization: Bearer {}\r\nContent-Type: application/json\r\nIf-Match: {tag}\r\n",
+                server.admin_token
+            );
+            let body =
+                if body.is_null() { String::new() } else { body.to_string().replace('N', &format!("n{number}")) };
+            async move { server.send(method, path, &headers, body).await.status }
+        });
+        let statuses = futures_util::future::join_all(requests).await;
+        let made = statuses.iter().filter(|status| (200..300).contains(*status)).count();
+        assert_eq!(made, 1, "{method} {path}: {statuses:?}");
+        assert!(statuses.iter().all(|status| matches!(status, 200 | 204 | 404 | 412)), "{method} {path}: {statuses:?}");
+    }
 }

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::json;
-use toolcrib::core::features::FeatureList;
+use toolcrib::config::Config;
+use toolcrib::core::features::{FeatureList, FeatureSummary};
 use toolcrib::core::fingerprint::Fingerprint;
 use toolcrib::core::manifest::PackedManifest;
 use toolcrib::core::{Error, Result};
@@ -16,9 +17,11 @@ use toolcrib::store::{
 };
 use toolcrib::testkit::{ScriptedSource, config_with_sources};
 use toolcrib::{Code, Refresh, RegistryOptions, Source, SourceId};
+use toolcrib_mcp::{ClientOptions, ConnectTarget, McpClient, RequestOptions, WireError};
+use toolcrib_testkit::programs::scripted_source;
 
 use super::support::{RestTestServer, start_with, wait_until};
-use crate::test_server::finish_request;
+use crate::test_server::{TEST_TIMEOUT, finish_request};
 
 const HEALTHY: u8 = 0;
 const FAILING: u8 = 1;
@@ -60,6 +63,9 @@ impl Store for FaultyStore {
     }
     async fn put_features(&self, features: &FeatureList) -> Result<()> {
         self.available().await?.put_features(features).await
+    }
+    async fn feature_summaries(&self, wanted: &[Fingerprint]) -> Result<Vec<FeatureSummary>> {
+        self.available().await?.feature_summaries(wanted).await
     }
     async fn features(&self, wanted: &[Fingerprint]) -> Result<Vec<FeatureList>> {
         self.available().await?.features(wanted).await
@@ -119,6 +125,36 @@ async fn start_with_faulty_store() -> (RestTestServer, Arc<FaultyStore>) {
     let server = start_with(config_with_sources(["shop"]), options, &[("shop", &shop)]).await;
     server.registry.refresh(Refresh::default()).await;
     (server, faulty_store)
+}
+
+/// Regression: a client got an empty list, and no notification later.
+#[tokio::test]
+async fn prompts_that_the_store_cannot_read_are_a_retryable_error() {
+    let directory = tempfile::tempdir().unwrap();
+    let features_file = directory.path().join("features.json");
+    std::fs::write(&features_file, r#"{"prompts": [{"name": "review"}]}"#).unwrap();
+    let source = scripted_source(&["--features-file", features_file.to_str().unwrap()]);
+    let config = json!({"expose": {"mode": "full"}, "sources": {"s": source}}).to_string();
+    let config = Config::read(&config, "toolcrib.json", directory.path()).unwrap();
+    let store = Arc::new(FaultyStore::default());
+    let start = async || {
+        let options = RegistryOptions { store: Some(store.clone()), ..RegistryOptions::default() };
+        start_with(config.clone(), options, &[]).await
+    };
+    let first = start().await;
+    first.registry.refresh(Refresh::default()).await;
+    first.stop().await;
+    // The second process knows of the list, and reads it when a client requests it.
+    let server = start().await;
+    let target = ConnectTarget::Http { url: server.mcp_url(), headers: Default::default() };
+    let client = McpClient::connect(target, ClientOptions::new("test", "0")).await.unwrap();
+    let list_prompts = async || client.request("prompts/list", None, &RequestOptions::new(TEST_TIMEOUT)).await;
+    store.set_mode(FAILING);
+    let Err(WireError::Rpc(error)) = list_prompts().await else { panic!("an error is expected") };
+    let data: serde_json::Value = serde_json::from_str(error.data.unwrap().get()).unwrap();
+    assert_eq!((&data["error"]["code"], &data["error"]["retryable"]), (&json!("STORE_UNAVAILABLE"), &json!(true)));
+    store.set_mode(HEALTHY);
+    assert!(list_prompts().await.unwrap().get().contains("s__review"));
 }
 
 #[tokio::test]

@@ -288,8 +288,9 @@ async fn denied_tools_are_for_administrators_and_hidden_ones_are_unknown() {
     let agents = ["mail__long", "mail__send", "shop__list", "shop__pay"];
     assert_eq!(tool_names(&server.get("/api/tools").await.expect_json(200)), agents);
     let all = server.send_as_admin("GET", "/api/tools", &Value::Null).await.expect_json(200);
-    assert_eq!(tool_names(&all), ["mail__drop", "mail__long", "mail__send", "shop__list", "shop__pay"]);
-    assert_eq!(all["tools"][0]["policy"], "deny");
+    let names = ["mail__drop", "mail__long", "mail__secret", "mail__send", "shop__list", "shop__pay"];
+    assert_eq!(tool_names(&all), names);
+    assert_eq!((&all["tools"][0]["policy"], &all["tools"][2]["policy"]), (&json!("deny"), &json!("hide")));
     for format in ["mcp", "anthropic", "openai", "openai-strict", "gemini"] {
         let path = format!("/api/tools?format={format}");
         let (agent, admin) = (server.get(&path).await, server.send_as_admin("GET", &path, &Value::Null).await);
@@ -302,7 +303,7 @@ async fn denied_tools_are_for_administrators_and_hidden_ones_are_unknown() {
     let source = server.get("/api/sources/mail").await.expect_json(200);
     assert_eq!((&source["tool_count"], &source["tools"]), (&json!(2), &json!(["mail__long", "mail__send"])));
     let source = server.send_as_admin("GET", "/api/sources/mail", &Value::Null).await.expect_json(200);
-    assert_eq!(source["tool_count"], 3);
+    assert_eq!(source["tool_count"], 4);
     let described = server.get("/api/tools/mail__drop").await;
     assert_eq!((described.status, described.error_code().as_str()), (403, "FORBIDDEN"));
     let described = server.send_as_admin("GET", "/api/tools/mail__drop", &Value::Null).await.expect_json(200);
@@ -321,7 +322,7 @@ async fn denied_tools_are_for_administrators_and_hidden_ones_are_unknown() {
     let path = "/api/tools?state=deprecated";
     assert_eq!(tool_names(&server.get(path).await.expect_json(200)), ["mail__long"]);
     let all = server.send_as_admin("GET", path, &Value::Null).await.expect_json(200);
-    assert_eq!(tool_names(&all), ["mail__drop", "mail__long"]);
+    assert_eq!(tool_names(&all), ["mail__drop", "mail__long", "mail__secret"]);
 }
 
 #[tokio::test]

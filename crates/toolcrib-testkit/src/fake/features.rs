@@ -5,8 +5,9 @@
 //! {"prompts": [{"name": "a"}], "resources": "broken", "resourceTemplates": "hang", "instructions": "Use it."}
 //! ```
 //!
-//! A text instead of an array is the message of an error; with `hang` there is no response, and with `loop` a page whose
-//! cursor leads to itself. A list that is not in the file is an unknown method.
+//! A text instead of an array is the message of an error; with `hang` there is no response, with `late` none before the
+//! file has another value (stdio only), and with `loop` a page whose cursor leads to itself. A list that is not in the file
+//! is an unknown method.
 
 use serde_json::{Value, json};
 
@@ -15,12 +16,7 @@ use super::server::FakeReply;
 
 /// Returns the response to a list method; `None` if it is not one of the file's.
 pub(super) fn list(flags: &ServerFlags, method: &str, is_modern: bool) -> Option<FakeReply> {
-    let key = match method {
-        "prompts/list" => "prompts",
-        "resources/list" => "resources",
-        "resources/templates/list" => "resourceTemplates",
-        _ => return None,
-    };
+    let key = list_key(method)?;
     let items = read(flags)?.get_mut(key)?.take();
     let mut result = match items.as_str() {
         Some("hang") => return Some(FakeReply::Hang),
@@ -34,6 +30,22 @@ pub(super) fn list(flags: &ServerFlags, method: &str, is_modern: bool) -> Option
         result["cacheScope"] = json!("public");
     }
     Some(FakeReply::from_value(&result))
+}
+
+/// Whether a list has no response yet.
+pub(super) fn is_late(flags: &ServerFlags, method: &str) -> bool {
+    let list = list_key(method).and_then(|key| read(flags)?.get(key).cloned());
+    list.is_some_and(|list| list == "late")
+}
+
+/// Name of a list in the file.
+fn list_key(method: &str) -> Option<&'static str> {
+    match method {
+        "prompts/list" => Some("prompts"),
+        "resources/list" => Some("resources"),
+        "resources/templates/list" => Some("resourceTemplates"),
+        _ => None,
+    }
 }
 
 /// Adds the capabilities and the instructions of the file to the response to a handshake.

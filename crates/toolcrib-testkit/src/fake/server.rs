@@ -39,6 +39,11 @@ pub enum FakeReply {
 }
 
 impl FakeServer {
+    /// Whether the file of `--features-file` says that a list comes later.
+    pub fn is_late(&self, method: &str) -> bool {
+        features::is_late(&self.flags, method)
+    }
+
     /// Handles a request.
     pub fn handle(&self, method: &str, params: &Value) -> FakeReply {
         if let Some(reply) = features::list(&self.flags, method, self.is_modern()) {

@@ -41,6 +41,7 @@ pub(super) fn tool_definition(name: &str) -> Value {
         "elicit" => ("Asks the client, and gives its answer", json!({}), json!([])),
         "sample" => ("Asks the client's model, and gives its answer", json!({}), json!([])),
         "meta" => ("Gives the `_meta` it got", json!({}), json!([])),
+        "capabilities" => ("Gives the capabilities of the handshake", json!({}), json!([])),
         _ => ("One of many", json!({"text": text}), json!([])),
     };
     let mut tool = json!({

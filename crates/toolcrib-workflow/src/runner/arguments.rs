@@ -2,18 +2,22 @@
 //!
 //! Arazzo names parameters by location and wire name (`in: query, name: limit`). The tool has one flat list of
 //! arguments, in which two parameters of the same name in different locations have different names; the execution
-//! specification maps one to the other. Headers and parts of the query that the operation does not declare are sent
-//! beside the arguments.
+//! specification maps one to the other. Headers, parts of the query and media types of the body that the operation does
+//! not declare are sent beside the arguments.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use toolcrib_connector::UndeclaredParameters;
-use toolcrib_core::execution::{Operation, OperationParameter, ParameterLocation};
+use toolcrib_core::execution::{BodyEncoding, Operation, OperationParameter, ParameterLocation};
+use toolcrib_core::json::{long_integer, plain_text};
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::{Code, Error, Result};
-use toolcrib_schema::{parse_typed, property_types};
+use toolcrib_schema::{array_at, follow_references, non_null_alternatives, parse_typed, property_types, type_name};
 
 use super::target::TargetTool;
 use crate::OperationArguments;
+
+/// Maximum number of schemas that are searched for the fields of a form.
+const MAX_FIELD_SCHEMAS: usize = 64;
 
 /// Arguments of the tool, and what the step sends beside them.
 pub(super) struct StepArguments {
@@ -60,13 +64,28 @@ pub(super) fn build_arguments(target: &TargetTool, provided: &OperationArguments
             parameter.ok_or_else(|| unknown_parameter_error(target, ParameterLocation::Querystring, "querystring"))?;
         input.insert(parameter.argument.clone(), value.clone());
     }
-    // The body is passed on unchanged; the call validates it against the tool's schema.
+    // The body is passed on unchanged, apart from the types in forms; the call validates it against the tool's schema.
     if let Some(body) = &provided.body {
         let body_parameter = target.operation.body.as_ref().ok_or_else(|| {
             let message = format!("the step has a request body, but `{}` accepts none", target.name);
             Error::new(Code::ToolInvalidInput, message)
         })?;
-        input.insert(body_parameter.argument.clone(), body.value.clone());
+        let is_form = match &body.content_type {
+            Some(content_type) => is_form(content_type),
+            None => matches!(body_parameter.content, BodyEncoding::Urlencoded | BodyEncoding::Multipart),
+        };
+        let argument = &body_parameter.argument;
+        let value = if is_form { coerce_fields(&body.value, &schema, argument) } else { body.value.clone() };
+        input.insert(argument.clone(), value);
+        if let Some(content_type) = &body.content_type {
+            match (find_media_type(&target.operation, content_type), &target.operation.body_choice) {
+                (Some(media_type), Some(choice)) => {
+                    input.insert(choice.argument.clone(), media_type.into());
+                }
+                (Some(_), None) => {}
+                (None, _) => undeclared.content_type = Some(content_type.clone()),
+            }
+        }
     }
     Ok(StepArguments { arguments: Value::Object(input), undeclared })
 }
@@ -86,15 +105,66 @@ fn find_parameter<'a>(
     })
 }
 
+fn is_form(content_type: &str) -> bool {
+    let content_type = content_type.trim_start().to_ascii_lowercase();
+    content_type.starts_with("application/x-www-form-urlencoded") || content_type.starts_with("multipart/")
+}
+
+/// Converts the fields of a form to the types in the schema of the body. A payload in form encoding has only texts.
+fn coerce_fields(body: &Value, schema: &Value, argument: &str) -> Value {
+    let Value::Object(fields) = body else { return body.clone() };
+    let schemas = field_schemas(schema, &schema["properties"][argument]);
+    let property = |name: &String| schemas.iter().find_map(|schema| schema.get("properties")?.get(name));
+    let properties: Map<String, Value> =
+        fields.keys().filter_map(|name| Some((name.clone(), property(name)?.clone()))).collect();
+    let field_schema = json!({ "properties": properties, "$defs": schema.get("$defs") });
+    fields.iter().map(|(name, value)| (name.clone(), coerce_type(value, &field_schema, name))).collect()
+}
+
+/// Schemas that may declare fields of a body: its alternatives, such as several media types, members of `allOf`, and the
+/// schema itself.
+fn field_schemas<'a>(root: &'a Value, body: &'a Value) -> Vec<&'a Value> {
+    let mut schemas = vec![follow_references(root, body)];
+    let mut position = 0;
+    while position < schemas.len() && schemas.len() < MAX_FIELD_SCHEMAS {
+        let schema = schemas[position];
+        position += 1;
+        let members = array_at(schema, "allOf").iter().take(MAX_FIELD_SCHEMAS);
+        let members = members.map(|member| follow_references(root, member));
+        for member in non_null_alternatives(root, schema).into_iter().chain(members) {
+            // A definition may refer to itself.
+            if !schemas.iter().any(|known| std::ptr::eq(*known, member)) {
+                schemas.push(member);
+            }
+        }
+    }
+    // The others are more specific than the schema around them.
+    schemas.rotate_left(1);
+    schemas
+}
+
+/// Finds a media type of the body, as the operation declares it. Parameters such as `charset` do not count.
+fn find_media_type<'a>(operation: &'a Operation, content_type: &str) -> Option<&'a str> {
+    let essence = |media_type: &str| media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let alternatives = operation.body_choice.iter().flat_map(|choice| &choice.alternatives);
+    let mut bodies = operation.body.iter().chain(alternatives.map(|alternative| &alternative.body));
+    let declared = bodies.find(|body| essence(&body.media_type) == essence(content_type));
+    declared.map(|body| body.media_type.as_str())
+}
+
 /// Converts between text and the type in the tool's schema. Expressions over responses and templates yield text where
 /// the schema wants a number, or the other way round; on the wire both are text.
 fn coerce_type(value: &Value, schema: &Value, argument: &str) -> Value {
     let types = property_types(schema, argument);
     let accepts = |kinds: &[&str]| types.iter().any(|kind| kinds.contains(&kind.as_str()));
     match value {
+        Value::String(_) if long_integer(value).is_some() => {
+            let is_text = accepts(&["string"]) && !accepts(&["number", "integer"]);
+            if is_text { plain_text(value).into() } else { value.clone() }
+        }
         Value::String(text) if !accepts(&["string"]) => {
             let parsed = parse_typed(schema, argument, text.trim());
-            if parsed.is_string() { value.clone() } else { parsed }
+            if type_name(&parsed) == "string" { value.clone() } else { parsed }
         }
         Value::Number(_) if accepts(&["string"]) && !accepts(&["number", "integer"]) => {
             Value::String(value.to_string())
@@ -126,9 +196,28 @@ fn unknown_parameter_error(target: &TargetTool, location: ParameterLocation, nam
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
+
+    #[test]
+    fn fields_of_forms_are_converted_to_the_types_in_the_schema() {
+        let form = json!({ "properties": { "n": { "$ref": "#/$defs/n" }, "s": { "type": "string" } } });
+        let defs = json!({ "n": { "type": "integer" }, "form": form });
+        let alternatives = json!({ "anyOf": [{ "type": "string" }, form] });
+        for body in [
+            form.clone(),
+            json!({ "$ref": "#/$defs/form" }),
+            json!({ "allOf": [{ "$ref": "#/$defs/form" }, { "properties": { "other": {} } }] }),
+            json!({ "allOf": [alternatives] }),
+            json!({ "anyOf": [{ "type": "string" }, { "allOf": [{ "$ref": "#/$defs/form" }] }] }),
+            json!({ "allOf": [{ "$ref": "#/properties/body" }, form] }),
+            alternatives,
+        ] {
+            let schema = json!({ "properties": { "body": body }, "$defs": defs });
+            let coerced = coerce_fields(&json!({ "n": "7", "s": 7, "x": "7" }), &schema, "body");
+            assert_eq!(coerced, json!({ "n": 7, "s": "7", "x": "7" }), "{schema}");
+        }
+        assert_eq!(coerce_fields(&json!("n=7"), &json!({}), "body"), json!("n=7"));
+    }
 
     #[test]
     fn values_are_converted_to_the_types_in_the_schema() {

@@ -1,9 +1,10 @@
 //! Results and errors of workflows. A failed workflow may have had effects, so its error contains the step that failed
 //! and the outputs so far: the caller can go on from there.
 
-use serde_json::value::to_raw_value;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use toolcrib_connector::ToolResult;
+use toolcrib_core::json::to_exact_string;
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::{Code, Error, Result, ResultExt};
 
@@ -12,13 +13,15 @@ const MAX_DETAIL_OUTPUT_BYTES: usize = 16 * 1024;
 
 /// Builds the result: outputs as structured content and as text.
 pub(super) fn build_result(workflow: &str, outputs: &Value) -> Result<ToolResult> {
+    let structured = to_exact_string(outputs).context(Code::Internal, "cannot serialize a result")?;
     let text = if outputs.as_object().is_some_and(serde_json::Map::is_empty) {
         format!("the workflow `{}` is finished", sanitize_truncated(workflow, 80))
     } else {
-        outputs.to_string()
+        structured.clone()
     };
-    let result = json!({ "content": [{ "type": "text", "text": text }], "structuredContent": outputs });
-    let raw = to_raw_value(&result).context(Code::Internal, "cannot serialize a result")?;
+    let content = json!([{ "type": "text", "text": text }]);
+    let raw = RawValue::from_string(format!(r#"{{"content":{content},"structuredContent":{structured}}}"#))
+        .context(Code::Internal, "cannot serialize a result")?;
     ToolResult::parse(raw).ok_or_else(|| Error::new(Code::Internal, "internal error: a result is not an object"))
 }
 

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use toolcrib_connector::clock::format_limit;
 use toolcrib_connector::{CallFailure, ToolCall, ToolCaller, ToolResult};
 use toolcrib_core::execution::{ExecutionMode, ExecutionSpec};
+use toolcrib_core::json::parse_exact;
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::{Code, Error, Result, ResultExt};
 
@@ -139,8 +140,7 @@ fn parse_call(call: &ToolCall) -> Result<(String, Value)> {
     };
     let spec = call.execution_spec.as_ref().ok_or_else(unknown)?;
     let spec: ExecutionSpec = serde_json::from_str(spec.get()).map_err(|error| unknown().with_cause(error))?;
-    let inputs =
-        serde_json::from_str(call.arguments.get()).context(Code::ToolInvalidInput, "the arguments are not JSON")?;
+    let inputs = parse_exact(call.arguments.get()).context(Code::ToolInvalidInput, "the arguments are not JSON")?;
     match spec.execution {
         ExecutionMode::Workflow { id } => Ok((id, inputs)),
         ExecutionMode::McpCall | ExecutionMode::SyncHttp(_) | ExecutionMode::AsyncPoll { .. } => Err(unknown()),

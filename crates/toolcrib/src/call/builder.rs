@@ -32,7 +32,7 @@ pub struct Call<'a> {
 impl Registry {
     /// Calls a tool by any spelling of its name. Waits for the discovery of a source that was never discovered, within
     /// the timeout of the call. A tool that reports an error (`isError`) is an `Ok` output; `Err` means that the call
-    /// itself failed.
+    /// itself failed. Arguments with integers of more than 64 bits are read with `toolcrib_core::json::parse_exact`.
     ///
     /// ```no_run
     /// # use std::time::Duration;

@@ -4,52 +4,86 @@
 //! Decided in memory, without waiting. Next steps are given as a command; REST responses name the route instead
 //! (`Error::with_next_step`).
 
+use std::sync::Arc;
+
 use serde_json::json;
-use toolcrib_catalog::ToolRef;
+use toolcrib_catalog::{ToolRef, View};
+use toolcrib_core::access::Role;
 use toolcrib_core::freshness::Freshness;
+use toolcrib_core::inventory::ToolState;
 use toolcrib_core::inventory::history::ToolMatcher;
 use toolcrib_core::policy::Verdict;
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::tool::{ParsedToolName, ToolName, name_prefix, parse_tool_name};
 use toolcrib_core::{Code, Error, Result, SourceId, Timestamp, ToolId};
 
+use crate::registry::Visibility;
 use crate::state::Snapshot;
 
-/// Finds a tool by name. The error says why there is none: unknown, hidden, or of a source that is disabled or was
-/// never discovered. A hidden tool gets the same error as one that does not exist.
-pub(crate) fn find_tool<'a>(snapshot: &'a Snapshot, name: &str, now: Timestamp) -> Result<ToolRef<'a>> {
+/// Finds a tool by name, for calls and for agents. The error says why there is none: unknown, hidden, or of a source that
+/// is disabled or was never discovered. A hidden tool gets the same error as one that does not exist.
+pub(crate) fn find_tool<'a>(snapshot: &'a Arc<Snapshot>, name: &str, now: Timestamp) -> Result<ToolRef<'a>> {
     let catalog = &snapshot.catalog;
+    let visibility = || Visibility::for_role(snapshot.clone(), Role::Agent);
     match catalog.find(name) {
-        Ok(tool) if tool.verdict() == Verdict::Hide => Err(catalog.unknown_tool_error(name)),
+        Ok(tool) if tool.verdict() == Verdict::Hide => {
+            let error = || catalog.unknown_tool_error(name);
+            Err(explain_unknown_tool(&visibility(), name, now).unwrap_or_else(error))
+        }
         Err(error) if error.code == Code::ToolNotImplemented => {
-            Err(explain_unknown_tool(snapshot, name, now).unwrap_or(error))
+            Err(explain_unknown_tool(&visibility(), name, now).unwrap_or(error))
+        }
+        // A bare name of several tools: those that are denied do not count, and are not named as candidates.
+        Err(error) if error.code == Code::ToolInvalidInput => {
+            let visible = View::for_agents(catalog.clone()).find(name).map(|tool| tool.name().clone())?;
+            catalog.find(visible.as_str())
         }
         found => found,
     }
 }
 
-/// Returns a more specific error than "unknown tool" if the source in the name is known. `None` keeps the error of
-/// the catalogue, which suggests similar names.
-fn explain_unknown_tool(snapshot: &Snapshot, name: &str, now: Timestamp) -> Option<Error> {
+/// Like [`find_tool`], for administrators, who see hidden tools too.
+pub(crate) fn find_any_tool<'a>(snapshot: &'a Arc<Snapshot>, name: &str, now: Timestamp) -> Result<ToolRef<'a>> {
+    match snapshot.catalog.find(name) {
+        Err(error) if error.code == Code::ToolNotImplemented => {
+            let visibility = Visibility::for_role(snapshot.clone(), Role::Admin);
+            Err(explain_unknown_tool(&visibility, name, now).unwrap_or(error))
+        }
+        found => found,
+    }
+}
+
+/// Returns a more specific error than "unknown tool" if the source in the name is known and visible. `None` keeps the
+/// error of the catalogue, which suggests similar names.
+fn explain_unknown_tool(visibility: &Visibility, name: &str, now: Timestamp) -> Option<Error> {
     match parse_tool_name(name).ok()? {
         ParsedToolName::Qualified { source, .. } => {
-            let id = SourceId::from_name(source).ok();
-            id.and_then(|id| explain_source(snapshot, &id, now)).or_else(|| explain_removed(snapshot, name))
+            let id = SourceId::from_name(source).ok().filter(|id| visibility.shows_source(id));
+            let explained = id.and_then(|id| explain_source(visibility.snapshot(), &id, now));
+            explained.or_else(|| explain_removed(visibility, name))
         }
-        ParsedToolName::Bare(_) => explain_removed(snapshot, name).or_else(|| explain_bare_name(snapshot, name, now)),
+        ParsedToolName::Bare(_) => {
+            explain_removed(visibility, name).or_else(|| explain_bare_name(visibility, name, now))
+        }
     }
 }
 
 /// Returns an error that says when a tool was removed; `None` for a name that no source ever offered, or that a rule
 /// keeps from agents.
-fn explain_removed(snapshot: &Snapshot, name: &str) -> Option<Error> {
-    let matcher = ToolMatcher::find(&snapshot.inventory, name, |tool| tool.deprecated).ok()?;
+fn explain_removed(visibility: &Visibility, name: &str) -> Option<Error> {
+    let snapshot = visibility.snapshot();
+    let is_visible = |id: &SourceId, original: &str| {
+        let rules = snapshot.effective_sources.get(id).map(|source| (&source.settings.tools, source.kind.name()));
+        rules.is_none_or(|(rules, kind)| rules.unlisted_verdict(&name_prefix(id, kind), original) < Verdict::Deny)
+    };
+    let is_candidate = |id: &SourceId, original: &str, tool: &ToolState| {
+        tool.deprecated && is_visible(id, original) && visibility.shows_source(id)
+    };
+    let matcher = ToolMatcher::find(&snapshot.inventory, name, is_candidate).ok()?;
     let ToolMatcher::Tool(ToolId { source: id, name: original }) = matcher else { return None };
     let state = snapshot.inventory.source(&id)?;
     let prefix = name_prefix(&id, &state.kind);
-    let rules = snapshot.effective_sources.get(&id).map(|source| &source.settings.tools);
-    let verdict = rules.map_or(Verdict::Allow, |rules| rules.unlisted_verdict(&prefix, &original));
-    let removed_at = state.tools.get(&original).filter(|_| verdict < Verdict::Deny)?.updated_at;
+    let removed_at = state.tools.get(&original)?.updated_at;
     let tool = ToolName::from_original(&prefix, &original);
     let message = format!("`{tool}` was removed at {removed_at}: its source `{id}` no longer offers it");
     // Other tools may have taken its place.
@@ -62,13 +96,14 @@ fn explain_removed(snapshot: &Snapshot, name: &str) -> Option<Error> {
 
 /// Returns an error that lists undiscovered sources, for a bare name: the tool may belong to any of them, so none
 /// is discovered for it.
-fn explain_bare_name(snapshot: &Snapshot, name: &str, now: Timestamp) -> Option<Error> {
+fn explain_bare_name(visibility: &Visibility, name: &str, now: Timestamp) -> Option<Error> {
     // Enough to recognise the missing source; the command in the message discovers all of them.
     const MAX_LISTED_SOURCES: usize = 5;
-    let enabled = snapshot.enabled_sources();
+    let snapshot = visibility.snapshot();
+    let enabled = snapshot.enabled_sources().map(|(id, _)| id);
     // The tool may belong to one of these.
-    let undiscovered: Vec<&SourceId> =
-        enabled.map(|(id, _)| id).filter(|id| snapshot.freshness(id, now) == Freshness::Missing).collect();
+    let undiscovered = enabled.filter(|id| snapshot.freshness(id, now) == Freshness::Missing);
+    let undiscovered: Vec<&SourceId> = undiscovered.filter(|id| visibility.shows_source(id)).collect();
     if undiscovered.is_empty() {
         return None;
     }

@@ -59,7 +59,8 @@ impl Registry {
         context: &CallContext,
     ) -> Result<Box<RawValue>> {
         let snapshot = self.state.snapshot();
-        let source = snapshot.effective_sources.get(id).ok_or_else(|| snapshot.unknown_source_error(id.as_str()))?;
+        let source =
+            snapshot.effective_sources.get(id).ok_or_else(|| snapshot.unknown_source_error(id.as_str(), |_| true))?;
         if !snapshot.is_enabled(id) {
             return Err(disabled_source_error(id));
         }

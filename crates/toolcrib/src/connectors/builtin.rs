@@ -171,6 +171,7 @@ impl BuiltinTools {
                 origin: Origin::Runtime,
                 definition: packed.fingerprint,
                 enabled: None,
+                enabled_reference: None,
             },
             Event::InventoryRecorded {
                 source: self.embedded_source.clone(),

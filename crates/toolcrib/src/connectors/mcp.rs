@@ -21,6 +21,7 @@ mod target;
 mod active_calls;
 mod call_failure;
 mod discovery;
+mod feature_lists;
 mod login_hint;
 
 mod subscription_requests;
@@ -150,13 +151,14 @@ impl McpConnector {
     }
 
     /// Opens a connection. Without a preferred era it remembers the protocol version. `references` are the values that a
-    /// discovery has read; without them they are read now.
+    /// discovery has read; without them they are read now. `extensions` are those of the only client that it serves.
     async fn connect(
         &self,
         era: EraChoice,
         timeout: Duration,
         lifetime: Lifetime,
         references: Option<&ReferenceValues>,
+        extensions: Option<&RawValue>,
     ) -> Result<Arc<McpConnection>, CallFailure> {
         let read;
         let references = match references {
@@ -166,7 +168,7 @@ impl McpConnector {
                 &read
             }
         };
-        let connect = |era, lifetime| McpConnection::connect(self, references, era, timeout, lifetime);
+        let connect = |era, lifetime| McpConnection::connect(self, references, era, timeout, lifetime, extensions);
         let only = |era| HandshakeEra { hint: None, only: Some(era) };
         // Copied out: the lock must not be held while connecting, which may take as long as the whole timeout.
         let hint = *self.era.lock();
@@ -285,7 +287,7 @@ impl McpConnector {
         // A dead connection is replaced; its process was ended when the transport closed.
         pooled.set_era(era);
         let lifetime = Lifetime::Persistent(pooled.subscriptions.clone());
-        let new = self.connect(era, timeout, lifetime, references).await?;
+        let new = self.connect(era, timeout, lifetime, references, pooled.extensions()).await?;
         *slot = Some(new.clone());
         // In the background: the call that triggered the connection must not wait for subscriptions.
         if pooled.subscriptions.has_any() {
@@ -316,7 +318,8 @@ impl McpConnector {
             // `lifecycle: transient`: over a temporary connection that ends with the request.
             Lifecycle::Transient => {
                 let era = EraChoice::Preferred(context.era);
-                let connecting = self.connect(era, deadline.remaining(), Lifetime::Temporary, None);
+                let extensions = context.extensions.as_deref();
+                let connecting = self.connect(era, deadline.remaining(), Lifetime::Temporary, None, extensions);
                 let connection = self.connect_in_time(context, deadline, connecting).await?;
                 let outcome = send_once(&connection, request).await;
                 self.close_temporary(&connection, &outcome).await;

@@ -9,16 +9,17 @@ use std::time::Duration;
 
 use toolcrib_catalog::{Segment, token_count};
 use toolcrib_core::delta::{Delta, ToolChange, ToolRename};
-use toolcrib_core::features::{ByFeatureKind, FeatureChanges, FeatureKind, FeatureList, OfferedFeatures};
+use toolcrib_core::features::OfferedFeatures;
 use toolcrib_core::fingerprint::Fingerprint;
-use toolcrib_core::freshness::{Freshness, backoff};
-use toolcrib_core::inventory::{Actor, Command, Event, FeaturesUpdate, ManifestUpdate, SourceState};
+use toolcrib_core::freshness::backoff;
+use toolcrib_core::inventory::{Actor, Command, Event, ManifestUpdate};
 use toolcrib_core::manifest::{Manifest, PackedManifest};
 use toolcrib_core::source::SourceKind;
 use toolcrib_core::time::format_duration;
 use toolcrib_core::tool::name_prefix;
 use toolcrib_core::{Code, Error, Result, Source, SourceId, Timestamp};
 
+use super::features::{ListOrigin, PendingLists};
 use super::{PendingSource, Refresh, RefreshOutcome, RefreshStatus};
 use crate::clock::deadline_after;
 use crate::connector::{Discovered, Discovery, run_blocking};
@@ -26,8 +27,8 @@ use crate::connectors::Connectors;
 use crate::monitoring::Monitoring;
 use crate::notice::{DiscoveryStage, FeatureOutcome, RegistryNotice};
 use crate::options::RegistryOptions;
-use crate::state::{PrecomputedDelta, State, WriteOutcome, WriterState};
-use crate::store::{DiscoveryCheck, ErrorSummary, Lease, SourceStatus, SourceTransition};
+use crate::state::{PrecomputedDelta, State, WriteOutcome, WriterState, list_timeout};
+use crate::store::{DiscoveryCheck, ErrorSummary, Lease, Measurement, SourceStatus, SourceTransition};
 use crate::trace::Trace;
 
 /// Duration of the lease that keeps other processes from discovering the same source. Renewed several times within it,
@@ -56,6 +57,24 @@ struct FailedDiscovery {
     previous_status: SourceStatus,
 }
 
+/// Which list of a source a recorded one may replace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ReplacedList {
+    /// Whichever is current: the new list is complete.
+    Any,
+    /// This one, or none: the new list was made from it.
+    Only(Option<Fingerprint>),
+}
+
+impl ReplacedList {
+    fn accepts(self, current: Option<Fingerprint>) -> bool {
+        match self {
+            ReplacedList::Any => true,
+            ReplacedList::Only(expected) => expected == current,
+        }
+    }
+}
+
 /// Runs discoveries, each on behalf of the [`Refresher`](super::Refresher), and records their results.
 #[derive(Debug)]
 pub(crate) struct Discoverer {
@@ -64,21 +83,28 @@ pub(crate) struct Discoverer {
     pub(super) monitoring: Arc<Monitoring>,
     pub(super) options: Arc<RegistryOptions>,
     pub(super) tokenizer_preload: std::sync::Once,
-    /// Serialises lists and tools that the host records: each is merged with what was recorded before.
+    /// Serialises lists and tools that the host records in this process. Each tool is merged with the list before it; with
+    /// one at a time, only other processes make it start again.
     pub(crate) recording: tokio::sync::Mutex<()>,
 }
 
 impl Discoverer {
     /// Discovers a source and reports the outcome to log, metrics, spans and subscribers. `before` is the status when
     /// the discovery was requested. Never fails: an error is part of the outcome, beside the list that is still served.
-    pub(super) async fn discover(&self, source: &Source, refresh: &Refresh, before: &SourceStatus) -> RefreshOutcome {
+    /// Prompts and resources may be still to be read.
+    pub(super) async fn discover(
+        &self,
+        source: &Source,
+        refresh: &Refresh,
+        before: &SourceStatus,
+    ) -> (RefreshOutcome, Option<PendingLists>) {
         let started = tokio::time::Instant::now();
         let trace = self.monitoring.start_trace(refresh.requester.trace.as_ref());
         self.state.notify(RegistryNotice::DiscoveryStarted(source.id.clone()));
         self.preload_tokenizer(source);
         let result = self.discover_with_lease(source, refresh, before, &trace).await;
-        let mut outcome =
-            result.unwrap_or_else(|error| self.current_outcome(&source.id, Some(ErrorSummary::from_error(&error))));
+        let (mut outcome, pending) = result
+            .unwrap_or_else(|error| (self.current_outcome(&source.id, Some(ErrorSummary::from_error(&error))), None));
         if let Some(failure) = &outcome.error {
             tracing::warn!(
                 trace_id = %trace.id(),
@@ -92,7 +118,7 @@ impl Discoverer {
         self.record_discovery_span(source, &outcome, elapsed, &trace, refresh.requester.trace.as_ref());
         self.monitoring.metrics.record_discovery(source.kind.name(), outcome.status.name(), elapsed);
         self.state.notify(RegistryNotice::DiscoveryFinished(Arc::new(outcome.clone())));
-        outcome
+        (outcome, pending)
     }
 
     /// Loads the tokenizer while a source is discovered for the first time: its tools will be counted when they are
@@ -112,7 +138,7 @@ impl Discoverer {
         refresh: &Refresh,
         before: &SourceStatus,
         trace: &Trace,
-    ) -> Result<RefreshOutcome> {
+    ) -> Result<(RefreshOutcome, Option<PendingLists>)> {
         self.state.snapshot().ensure_can_contact(&source.id)?;
         // Unique per discovery: two registries in one process are two holders.
         let holder = format!("{}-{:016x}", std::process::id(), rand::random::<u64>());
@@ -132,7 +158,7 @@ impl Discoverer {
         self.state.catch_up().await?;
         if let Some(outcome) = self.outcome_of_other_process(&source.id, before, refresh.force) {
             self.release_lease(&source.id, &holder).await;
-            return Ok(outcome);
+            return Ok((outcome, None));
         }
         // A discovery may take longer than its lease, so the lease is renewed while it runs.
         let renewal = async {
@@ -178,7 +204,7 @@ impl Discoverer {
             return None;
         }
         let has_new_attempt = after.started_at != before.started_at;
-        let is_fresh = snapshot.freshness(id, self.state.now()) == Freshness::Fresh;
+        let is_fresh = !snapshot.is_due(id, self.state.now());
         let is_satisfied =
             if force { has_new_attempt } else { is_fresh || (has_new_attempt && after.last_error.is_some()) };
         is_satisfied.then(|| self.current_outcome(id, after.last_error))
@@ -195,7 +221,12 @@ impl Discoverer {
 
     /// Contacts the source and records the result. The caller holds the lease. Success, failure and an unchanged
     /// document each end in one commit, which holds the check, the status and, for a changed list, the event.
-    async fn discover_now(&self, source: &Source, refresh: &Refresh, trace: &Trace) -> Result<RefreshOutcome> {
+    async fn discover_now(
+        &self,
+        source: &Source,
+        refresh: &Refresh,
+        trace: &Trace,
+    ) -> Result<(RefreshOutcome, Option<PendingLists>)> {
         // Monotonic for the duration, wall clock for the record.
         let started = tokio::time::Instant::now();
         let started_at = self.state.now();
@@ -267,35 +298,47 @@ impl Discoverer {
                 };
                 let check = check(tool_count);
                 let decide = |writer: &WriterState| writer.inventory.require_source(&source.id).map(|_| Vec::new());
-                self.state.write(&actor, Some((&check, &status)), decide).await?;
+                self.state.write(&actor, Some(Measurement::from_check(&check, &status)), decide).await?;
                 self.complete_stored_list(&source.id).await?;
                 slot.record_discovery();
                 log_success(source, tool_count, duration_ms, trace);
-                Ok(RefreshOutcome { contacted: true, ..self.current_outcome(&source.id, None) })
+                Ok((RefreshOutcome { contacted: true, ..self.current_outcome(&source.id, None) }, None))
             }
-            Ok(discovered) => {
+            Ok(mut discovered) => {
                 // A new list: the status starts anew, without failures.
                 self.notify_stage(source, DiscoveryStage::Recording { tools: discovered.tools.len() });
+                let pending = discovered.pending_features.take().map(|features| PendingLists {
+                    features,
+                    origin: ListOrigin {
+                        started_at,
+                        actor: actor.clone(),
+                        tools_ttl_ms: discovered.ttl_ms,
+                        tools_private: discovered.private,
+                    },
+                });
+                let now = self.state.now();
                 let status = SourceStatus {
                     started_at,
-                    checked_at: Some(self.state.now()),
+                    checked_at: Some(now),
                     connection_fingerprint: fingerprint.or(status.connection_fingerprint),
                     attempted_fingerprint: fingerprint,
                     era: discovered.era.clone(),
                     capabilities: discovered.capabilities.clone(),
                     hint_ttl_ms: discovered.ttl_ms,
-                    private: discovered.private,
-                    failed_lists: discovered.failed_lists.clone(),
+                    // The known prompts and resources stay until the new ones were read, and so does what holds for them.
+                    private: discovered.private || (pending.is_some() && status.private),
+                    failed_lists: if pending.is_some() { status.failed_lists } else { Vec::new() },
+                    lists_pending_until: pending.is_some().then(|| now.plus(list_timeout(source))),
                     document_versions: discovered.versions.clone(),
                     ..SourceStatus::default()
                 };
-                let outcome = self.record_tools(source, discovered, status, check, &actor).await?;
+                let outcome = self.record_tools(source, discovered, ReplacedList::Any, status, check, &actor).await?;
                 slot.record_discovery();
                 if !source.kind.is_builtin() {
                     let tool_count = outcome.added.len() + outcome.changed.len() + outcome.unchanged;
                     log_success(source, tool_count, duration_ms, trace);
                 }
-                Ok(RefreshOutcome { contacted: !source.kind.is_builtin(), ..outcome })
+                Ok((RefreshOutcome { contacted: !source.kind.is_builtin(), ..outcome }, pending))
             }
             Err(error) => {
                 // The last good list stays; only status and check are recorded.
@@ -309,7 +352,7 @@ impl Discoverer {
                 // By the slot that was asked: it knows the values with which the connector connected.
                 let error = slot.redactor().redact_error(error);
                 let failure = self.record_failure(source, attempt, error).await?;
-                Ok(RefreshOutcome { contacted: true, ..self.current_outcome(&source.id, Some(failure)) })
+                Ok((RefreshOutcome { contacted: true, ..self.current_outcome(&source.id, Some(failure)) }, None))
             }
         }
     }
@@ -358,7 +401,7 @@ impl Discoverer {
             ..status
         };
         if self.state.snapshot().environment.changes_connection(&source.id) {
-            self.state.record_local(source, None, status).await?;
+            self.state.record_local(source, None, None, status).await?;
         } else {
             let error = Some(failure.clone());
             let source_id = source.id.clone();
@@ -367,7 +410,7 @@ impl Discoverer {
             // `require_source` fails if the source was removed meanwhile: its failure is of no interest then.
             let decide = |writer: &WriterState| writer.inventory.require_source(&source.id).map(|_| Vec::new());
             // A failure appends no record, so no actor is stored.
-            self.state.write(&Actor::system(), Some((&check, &status)), decide).await?;
+            self.state.write(&Actor::system(), Some(Measurement::from_check(&check, &status)), decide).await?;
         }
         Ok(failure)
     }
@@ -379,11 +422,12 @@ impl Discoverer {
 
     /// Records a discovered tool list: first the manifest, then the event that refers to it. An unchanged list writes
     /// no event, only the check. The delta is computed before the writer lock is taken; if another process recorded a
-    /// list meanwhile, it is computed again inside `decide`.
+    /// list meanwhile, it is computed again inside `decide`, or refused there if `replaced` is another list.
     pub(crate) async fn record_tools(
         &self,
         source: &Source,
         discovered: Discovered,
+        replaced: ReplacedList,
         status: SourceStatus,
         check: impl Fn(usize) -> DiscoveryCheck,
         actor: &Actor,
@@ -391,17 +435,14 @@ impl Discoverer {
         let id = source.id.clone();
         let bounds = self.options.tool_limits;
         let known = self.state.snapshot().catalog.source(&id).map(|source| source.segment.clone());
-        let known_features = self.state.snapshot().catalog.source(&id).and_then(|source| source.features.clone());
-        // Only MCP servers have features. A discovery that tells nothing about them leaves the known ones.
-        let offered_features =
-            discovered.features.or_else(|| (source.kind.name() != "mcp").then(OfferedFeatures::default));
         // Built-in tools are recorded at a start, which must not wait for the tokenizer; they are counted by the first
         // reader that shows counts. Estimates of a build without a tokenizer are not stored.
         let counts_tokens = cfg!(feature = "tokens") && !source.kind.is_builtin();
+        let Discovered { tools, skipped, about, features: offered_features, .. } = discovered;
         // Hashing, packing and counting a large list takes a while, so it runs on a blocking thread.
         let packed = run_blocking(move || {
-            let manifest = Manifest::new(&id, &discovered.tools, discovered.skipped, &bounds);
-            let mut packed = PackedManifest::new(&manifest.with_about(discovered.about.as_deref()))?;
+            let manifest = Manifest::new(&id, &tools, skipped, &bounds);
+            let mut packed = PackedManifest::new(&manifest.with_about(about.as_deref()))?;
             // Token counts of unchanged tools are kept.
             if let Some(known) = &known {
                 known.copy_token_counts(&mut packed);
@@ -410,42 +451,52 @@ impl Discoverer {
                 packed = Segment::with_prefix(Arc::new(packed)).with_token_counts();
             }
             let precomputed = PrecomputedDelta::between(known.as_ref().map(|known| &**known.packed()), &packed)?;
-            let features = match (offered_features, known_features) {
-                (Some(offered), known) => Arc::new(FeatureList::new(&id, offered, known.as_deref())),
-                (None, Some(known)) => known,
-                (None, None) => Arc::new(FeatureList::new(&id, OfferedFeatures::default(), None)),
-            };
-            Ok((packed, precomputed, features))
+            Ok((packed, precomputed))
         });
-        let (after, precomputed, features) = packed.await?;
+        let (after, precomputed) = packed.await?;
         let check = check(after.tools.len());
         let after = Arc::new(after);
+        // Only MCP servers have features. A discovery that tells nothing about them leaves the known ones.
+        let offered_features =
+            offered_features.or_else(|| (source.kind.name() != "mcp").then(OfferedFeatures::default));
+        let features = match offered_features {
+            Some(offered) => Some(self.prepare_features(&source.id, offered).await?),
+            None => None,
+        };
         // A list from an overridden address holds for this process alone and is not stored.
         if self.state.snapshot().environment.changes_connection(&source.id) {
-            let recorded = Some((after.clone(), precomputed, features));
-            let (delta, features) = self.state.record_local(source, recorded, status).await?;
-            let features = feature_outcome(features);
+            let manifest = Some((after.clone(), precomputed));
+            let list = features.as_ref().map(|features| features.list.clone());
+            let delta = self.state.record_local(source, manifest, list, status).await?;
+            let features = features.and_then(|features| FeatureOutcome::from_changes(features.changes));
             let changed = !delta.is_empty() || features.is_some();
             return Ok(RefreshOutcome { features, ..self.build_outcome(source, delta, changed, &after) });
         }
         // The manifest first: an event must never refer to content that is not stored.
         self.state.store.put_manifest(&after).await?;
-        // A source that never had any features has no event about them.
-        let has_recorded = |state: &Arc<SourceState>| state.features.is_some();
-        if !features.is_empty() || self.state.snapshot().inventory.source(&source.id).is_some_and(has_recorded) {
-            self.state.store.put_features(&features).await?;
-        }
+        let outdated = || {
+            let message = format!("the tools of `{}` were recorded by another process meanwhile", source.id);
+            Error::new(Code::Conflict, message)
+        };
         let decide = |writer: &WriterState| {
             let before = writer.previous_manifest(&source.id);
+            if !replaced.accepts(before.fingerprint()) {
+                return Err(outdated());
+            }
             let delta = precomputed.delta(&before, &after)?;
             let update = ManifestUpdate { before, after: after.clone(), delta };
             let mut events = writer.inventory.decide(&Command::Record(update))?;
-            let features_before = writer.features(&source.id).cloned();
-            let update = FeaturesUpdate { before: features_before, after: features.clone() };
-            events.extend(writer.inventory.decide(&Command::RecordFeatures(update))?);
+            match features.as_ref().map(|features| writer.inventory.decide(&features.to_command())) {
+                None => {}
+                Some(Ok(recorded)) => events.extend(recorded),
+                // Another process has recorded the lists of its own discovery meanwhile; those stay.
+                Some(Err(error)) if error.code == Code::Conflict => {}
+                Some(Err(error)) => return Err(error),
+            }
             Ok(events)
         };
-        Ok(match self.state.write(actor, Some((&check, &status)), decide).await? {
+        let measurement = Some(Measurement::from_check(&check, &status));
+        Ok(match self.state.write(actor, measurement, decide).await? {
             WriteOutcome::Applied(events) => {
                 // Same fingerprint: an older version may have packed the list differently.
                 if events.is_empty() && !source.kind.is_builtin() {
@@ -453,9 +504,13 @@ impl Discoverer {
                 }
                 let outcome =
                     self.build_outcome(source, recorded_delta(&events, after.tools.len()), !events.is_empty(), &after);
-                RefreshOutcome { features: recorded_features(events), ..outcome }
+                let features = features.and_then(|features| features.to_outcome(&events));
+                RefreshOutcome { features, ..outcome }
             }
-            WriteOutcome::Superseded => self.current_outcome(&source.id, None),
+            WriteOutcome::Superseded => match replaced {
+                ReplacedList::Any => self.current_outcome(&source.id, None),
+                ReplacedList::Only(_) => return Err(outdated()),
+            },
         })
     }
 
@@ -518,24 +573,6 @@ fn log_success(source: &Source, tool_count: usize, duration_ms: u64, trace: &Tra
         duration_ms,
         "tools.discovery.server.success"
     );
-}
-
-/// Returns the changes of prompts, resources and instructions; `None` if there are none.
-fn feature_outcome(changes: FeatureChanges) -> Option<FeatureOutcome> {
-    let FeatureChanges { lists, instructions_changed } = changes;
-    let has_changes = FeatureKind::ALL.iter().any(|kind| !lists.get(*kind).is_empty());
-    (has_changes || instructions_changed).then_some(FeatureOutcome { lists, instructions_changed })
-}
-
-/// Returns the changes of the recorded event about prompts, resources and instructions, if there is one.
-fn recorded_features(events: Vec<Event>) -> Option<FeatureOutcome> {
-    events.into_iter().find_map(|event| {
-        let Event::FeaturesRecorded { prompts, resources, resource_templates, instructions_changed, .. } = event else {
-            return None;
-        };
-        let lists = ByFeatureKind { prompts, resources, resource_templates };
-        feature_outcome(FeatureChanges { lists, instructions_changed })
-    })
 }
 
 /// Returns the delta of the recorded event; without an event, nothing changed.

@@ -13,9 +13,10 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use toolcrib_core::freshness::Freshness;
+use toolcrib_core::source::Lifecycle;
 use toolcrib_core::{Result, Source, SourceId, Timestamp};
 
-use super::{Refresh, RefreshOutcome, Refresher, Requester};
+use super::{BRIEF_LIST_WAIT, Refresh, RefreshOutcome, RefreshWait, Refresher, Requester};
 use crate::secret::SourceReferences;
 
 /// Time after which another background refresh may start, although discoveries of the last one may still be running.
@@ -97,7 +98,9 @@ impl Refresher {
         let pending = |id: SourceId| {
             let failed_before = snapshot.has_failed_before(&id);
             let started_at = snapshot.statuses.get(&id).map(|status| status.started_at).unwrap_or_default();
-            let refresh = Refresh { keep_connection, requester: requester.clone(), ..Refresh::default() };
+            let wait_for = self.wait_for(&id, connection);
+            let requester = requester.clone();
+            let refresh = Refresh { keep_connection, wait_for, requester, ..Refresh::default() };
             let outcome = self.clone().refresh_source(id.clone(), refresh).boxed();
             PendingDiscovery { source: PendingSource { source: id, failed_before, started_at }, outcome }
         };
@@ -172,7 +175,26 @@ impl Refresher {
             return Vec::new();
         }
         let keep_connection = connection == ConnectionAfterDiscovery::Keep;
-        self.refresh(Refresh { sources: Some(due), keep_connection, requester, ..Refresh::default() }).await
+        let wait_for = match due.as_slice() {
+            [id] => self.wait_for(id, connection),
+            _ => RefreshWait::Tools,
+        };
+        self.refresh(Refresh { sources: Some(due), keep_connection, wait_for, requester, ..Refresh::default() }).await
+    }
+
+    /// Returns what a reader of a source waits for. Readers need its tools; only a call that starts a server of its own
+    /// waits for the end of the discovery, because there may be servers of which only one instance can run.
+    fn wait_for(&self, id: &SourceId, connection: ConnectionAfterDiscovery) -> RefreshWait {
+        let snapshot = self.state.snapshot();
+        let lifecycle = snapshot.effective_sources.get(id).map(|source| source.settings.lifecycle());
+        match (connection, lifecycle) {
+            (ConnectionAfterDiscovery::Keep, Some(Lifecycle::PerClient | Lifecycle::Transient)) => {
+                RefreshWait::Lists(BRIEF_LIST_WAIT)
+            }
+            (ConnectionAfterDiscovery::Keep, Some(Lifecycle::Shared) | None) | (ConnectionAfterDiscovery::Close, _) => {
+                RefreshWait::Tools
+            }
+        }
     }
 
     /// Like [`Refresher::ensure_freshness`], but waits no longer than `limit`. Discoveries that were started continue
@@ -224,6 +246,7 @@ impl Refresher {
             // can wait: they may be the tools of another server.
             let is_outdated = state.manifest.is_some() && (invalidated || snapshot.has_connection_changed(id));
             let is_due = match (required, freshness) {
+                (RequiredFreshness::Fresh, Freshness::Fresh) => snapshot.has_unread_lists(id, now),
                 (RequiredFreshness::Cached, _) | (_, Freshness::Fresh) => false,
                 (RequiredFreshness::Discovered, Freshness::Stale) => is_outdated,
                 (RequiredFreshness::Discovered, Freshness::Missing) | (RequiredFreshness::Fresh, _) => true,
@@ -233,6 +256,7 @@ impl Refresher {
                 (true, _) if backoff == BackoffPolicy::Respect && snapshot.is_backing_off(id, now) => {}
                 (true, _) => due_sources.push(id.clone()),
                 (false, Freshness::Stale) => stale.push(id.clone()),
+                (false, Freshness::Fresh) if snapshot.has_unread_lists(id, now) => stale.push(id.clone()),
                 (false, Freshness::Fresh | Freshness::Missing) => {}
             }
         }
@@ -253,7 +277,8 @@ impl Refresher {
         let requester = requester.clone();
         self.tasks.spawn_until_shutdown(async move {
             let keep_connection = connection == ConnectionAfterDiscovery::Keep;
-            let refresh = Refresh { sources: Some(stale), keep_connection, requester, ..Refresh::default() };
+            let wait_for = RefreshWait::Tools;
+            let refresh = Refresh { sources: Some(stale), keep_connection, wait_for, requester, ..Refresh::default() };
             refresher.refresh(refresh).await
         });
     }

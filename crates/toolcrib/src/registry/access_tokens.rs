@@ -16,7 +16,7 @@ use toolcrib_core::inventory::{Actor, Command, NewToken, TokenChange};
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::{Code, Error, Result, Timestamp};
 
-use super::Registry;
+use super::{Precondition, Registry};
 
 /// Prefix of every token, so that people and secret scanners recognise one.
 const TOKEN_PREFIX: &str = "tcb_";
@@ -70,6 +70,16 @@ pub fn random_token() -> String {
 #[derive(Debug, Clone, Copy)]
 pub struct AccessTokens<'a> {
     pub(super) registry: &'a Registry,
+    /// Condition on which tokens are changed and revoked.
+    pub(super) precondition: Precondition<'a>,
+}
+
+impl<'a> AccessTokens<'a> {
+    /// Returns the tokens for changes that are made only if a condition holds.
+    #[must_use]
+    pub fn only_if(self, precondition: Precondition<'a>) -> AccessTokens<'a> {
+        AccessTokens { precondition, ..self }
+    }
 }
 
 impl AccessTokens<'_> {
@@ -156,16 +166,16 @@ impl AccessTokens<'_> {
         actor: Actor,
     ) -> Result<TokenView> {
         let id = self.get(name)?.id;
-        self.registry
-            .execute(Command::ChangeToken(TokenChange { id: id.clone(), name: new_name, role }), actor)
-            .await?;
+        let command = Command::ChangeToken(TokenChange { id: id.clone(), name: new_name, role });
+        self.registry.state.execute(&[command], actor, self.precondition).await?;
         self.get(&id)
     }
 
     /// Revokes a token: at once in this process, and in others with their next maintenance run, twice a second.
     pub async fn revoke(&self, name: &str, actor: Actor) -> Result<TokenView> {
         let token = self.get(name)?;
-        self.registry.execute(Command::RevokeToken(token.id.clone()), actor).await?;
+        let command = Command::RevokeToken(token.id.clone());
+        self.registry.state.execute(&[command], actor, self.precondition).await?;
         Ok(token)
     }
 }

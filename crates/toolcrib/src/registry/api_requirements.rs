@@ -115,6 +115,10 @@ fn is_satisfied(openapi: &OpenApiSource, requirement: &SecurityRequirement) -> b
         || match &openapi.auth {
             None => false,
             Some(Auth::Schemes(schemes)) => schemes.contains_key(&requirement.scheme),
+            // Without a name, the key is one of the document.
+            Some(Auth::ApiKey { name, .. }) if name.is_empty() => {
+                matches!(requirement.kind, SecurityScheme::ApiKey { .. })
+            }
             // Credentials without a scheme name are used for every scheme.
             Some(Auth::Bearer(_) | Auth::Basic { .. } | Auth::ApiKey { .. } | Auth::Oauth2 { .. }) => true,
         }
@@ -167,6 +171,9 @@ mod tests {
         check(&schemes(&["key"]), "odd mutualTLS 1, token bearer 1");
         check(&schemes(&["key", "token", "odd"]), "odd mutualTLS 1");
         check(&OpenApiSource { auth: Some(Auth::Bearer("t".into())), ..OpenApiSource::default() }, "odd mutualTLS 1");
+        let unnamed = Auth::ApiKey { name: String::new(), location: KeyLocation::Header, value: "v".into() };
+        let unnamed = OpenApiSource { auth: Some(unnamed), ..OpenApiSource::default() };
+        check(&unnamed, "odd mutualTLS 1, token bearer 1");
         let headers = BTreeMap::from([("x-key".to_owned(), "v".to_owned())]);
         check(&OpenApiSource { headers, ..OpenApiSource::default() }, "odd mutualTLS 1, token bearer 1");
     }

@@ -7,10 +7,10 @@
 use std::sync::Arc;
 
 use serde::Serialize;
-use toolcrib_core::inventory::{Actor, Command, Origin};
+use toolcrib_core::inventory::{Actor, Command, Event, Origin};
 use toolcrib_core::{Code, Error, Result, Source, SourceId};
 
-use super::Sources;
+use super::{EnabledState, Sources};
 use crate::refresh::{Refresh, RefreshOutcome, Requester};
 use crate::trace::Trace;
 
@@ -33,31 +33,77 @@ impl Sources<'_> {
         let id = source.id.clone();
         self.declare_lazily(&source, actor.clone()).await?;
         let requester = Requester { actor: Some(actor), trace };
-        self.registry.refresher.refresh_one(&id, Refresh { force: true, requester, ..Refresh::default() }).await
+        self.registry.refresher.refresh_one(&id, Refresh { force: true, requester, ..Refresh::brief() }).await
     }
     /// Declares a source at run time without contacting it: it is discovered when it is first needed. Fails with
     /// `CONFLICT` if the configuration declares the name. Declaring the same thing again writes nothing.
     pub async fn declare_lazily(&self, source: &Source, actor: Actor) -> Result<DeclareOutcome> {
         let outcome = self.preview_declare(source)?;
         if outcome != DeclareOutcome::Same {
-            self.registry.state.snapshot().ensure_usable()?;
-            let declaration = self.registry.state.declaration(source, Origin::Runtime)?;
-            // First the content, then the event that refers to it.
-            self.registry.state.store.put_definition(declaration.definition, source).await?;
-            let id = declaration.source.clone();
-            let definition = declaration.definition;
-            self.registry.execute(Command::Declare(declaration), actor).await?;
-            // An old definition may hold secrets.
-            self.registry.state.store.remove_definitions(&id, Some(definition)).await?;
+            self.write_declaration(source, None, actor).await?;
         }
         Ok(outcome)
+    }
+
+    /// Changes the declaration of a source, if one is given, and whether it is enabled, in one write. Fails like
+    /// [`Sources::declare_lazily`].
+    pub async fn change(
+        &self,
+        id: &SourceId,
+        declaration: Option<&Source>,
+        state: Option<EnabledState>,
+        actor: Actor,
+    ) -> Result<DeclareOutcome> {
+        self.registry.state.snapshot().environment.ensure_not_declared(id)?;
+        let changed = match declaration {
+            Some(source) if self.preview_declare(source)? != DeclareOutcome::Same => Some(source),
+            Some(_) | None => None,
+        };
+        let switch = state.map(|state| state.source_command(id));
+        let events = match changed {
+            Some(source) => self.write_declaration(source, switch, actor).await?,
+            None => {
+                let commands: Vec<Command> = switch.into_iter().collect();
+                self.registry.state.execute(&commands, actor, self.precondition).await?
+            }
+        };
+        Ok(if events.is_empty() { DeclareOutcome::Same } else { DeclareOutcome::Changed })
+    }
+
+    /// Stores a definition, then writes the event that refers to it together with those of another command.
+    async fn write_declaration(&self, source: &Source, switch: Option<Command>, actor: Actor) -> Result<Vec<Event>> {
+        let state = &self.registry.state;
+        state.snapshot().ensure_usable()?;
+        let declaration = state.declaration(source, Origin::Runtime)?;
+        // First the content, then the event that refers to it.
+        let definition = declaration.definition;
+        state.store.put_definition(definition, source).await?;
+        let commands: Vec<Command> = std::iter::once(Command::Declare(declaration)).chain(switch).collect();
+        let events = state.execute(&commands, actor, self.precondition).await;
+        // The event may have been written although the store failed; it needs its definition then.
+        if let Err(error) = &events
+            && matches!(error.code, Code::StoreUnavailable | Code::Internal)
+        {
+            return events;
+        }
+        // An old definition may hold secrets, and so may the one of a refused change.
+        let current = state.snapshot().inventory.source(&source.id).map(|state| state.definition);
+        let removed = state.store.remove_definitions(&source.id, current).await;
+        let events = events?;
+        removed?;
+        // Another process that declared the source meanwhile may have removed it.
+        if current == Some(definition) {
+            state.store.put_definition(definition, source).await?;
+        }
+        Ok(events)
     }
 
     /// Removes a source that was declared at run time. A source of the configuration must be removed there. Its
     /// definitions and its log file are deleted, because they may hold secrets; its history and manifests stay.
     pub async fn remove(&self, id: &SourceId, actor: Actor) -> Result<()> {
         let snapshot = self.registry.state.snapshot();
-        let state = snapshot.inventory.source(id).ok_or_else(|| snapshot.unknown_source_error(id.as_str()))?;
+        let state =
+            snapshot.inventory.source(id).ok_or_else(|| snapshot.unknown_source_error(id.as_str(), |_| true))?;
         snapshot.environment.ensure_not_declared(id)?;
         if state.origin == Origin::Config {
             let message =
@@ -65,7 +111,7 @@ impl Sources<'_> {
             return Err(Error::new(Code::Conflict, message).with_retryable(false));
         }
         // The event first: if the process ends in between, the source is removed, and only rows without use are left.
-        self.registry.execute(Command::Remove(id.clone()), actor).await?;
+        self.registry.state.execute(&[Command::Remove(id.clone())], actor, self.precondition).await?;
         self.registry.state.store.remove_definitions(id, None).await?;
         self.registry.state.store.remove_source_status(id).await?;
         if let Some(logs) = &self.registry.options.logs_directory {
@@ -81,7 +127,7 @@ impl Sources<'_> {
         snapshot.ensure_usable()?;
         let ids: Vec<SourceId> = match source {
             Some(id) if snapshot.inventory.source(id).is_none() => {
-                return Err(snapshot.unknown_source_error(id.as_str()));
+                return Err(snapshot.unknown_source_error(id.as_str(), |_| true));
             }
             Some(id) => vec![id.clone()],
             None => snapshot.inventory.sources().map(|(id, _)| id.clone()).collect(),
@@ -123,8 +169,9 @@ impl Sources<'_> {
             .filter_map(|source| Some((source, snapshot.inventory.source(&source.id)?)));
         let current = declared.map(|(source, state)| {
             let mut source = Source::clone(source);
-            if state.enabled != state.declared_enabled.unwrap_or(true) {
-                source.settings.enabled = Some(state.enabled);
+            if let Some(enabled) = state.enabled_by_command() {
+                source.settings.references.remove("enabled");
+                source.settings.enabled = Some(enabled);
             }
             (state.origin, source)
         });

@@ -12,6 +12,8 @@ use serde_json::{Map, Value, json};
 use toolcrib_config::show::{mask_url, show_config, show_source_keys};
 use toolcrib_config::{Config, Expose, WarmPolicy};
 use toolcrib_core::inventory::Origin;
+use toolcrib_core::policy::Verdict;
+use toolcrib_core::principal::Principal;
 use toolcrib_core::{Result, SourceId};
 
 use super::{Registry, Trust};
@@ -90,14 +92,39 @@ impl Configuration<'_> {
         config
     }
 
+    /// Like [`Configuration::show`], without sources and rules on tools that the principal may not know of.
+    pub fn show_for(&self, principal: &Principal, loaded: &LoadedConfig, data: &Path) -> Value {
+        let mut config = self.show(loaded, data);
+        let visibility = self.registry.visibility(principal);
+        if visibility.is_full() {
+            return config;
+        }
+        let is_visible = |id: &str| SourceId::parse(id).is_ok_and(|id| visibility.shows_source(&id));
+        for section in ["sources", "overrides"] {
+            let Some(sources) = config[section].as_object_mut() else { continue };
+            sources.retain(|id, _| is_visible(id));
+            sources.values_mut().for_each(remove_restrictive_rules);
+        }
+        config
+    }
+
+    /// Returns the effective settings of a source as keys of a configuration file, without rules on tools that the
+    /// principal may not know of.
+    pub fn show_source_for(&self, principal: &Principal, id: &SourceId) -> Option<Value> {
+        let mut keys = show_source_keys(&*self.registry.sources().effective(id)?);
+        if !self.registry.visibility(principal).is_full() {
+            remove_restrictive_rules(&mut keys);
+        }
+        Some(keys)
+    }
+
     /// Returns what overrides a source's declaration: a command, and over that the environment. Keys are `enabled`,
     /// `url` and `token`; empty if nothing overrides it.
     fn describe_overrides(&self, id: &SourceId) -> Map<String, Value> {
         let mut changes = Map::new();
         let inventory = self.registry.inventory();
-        let switched = inventory.source(id).filter(|state| state.enabled != state.declared_enabled.unwrap_or(true));
-        if let Some(state) = switched {
-            changes.insert("enabled".into(), json!({ "value": state.enabled, "origin": "command" }));
+        if let Some(enabled) = inventory.source(id).and_then(|state| state.enabled_by_command()) {
+            changes.insert("enabled".into(), json!({ "value": enabled, "origin": "command" }));
         }
         // The environment takes precedence over a command, so it is inserted later.
         let Some(environment) = self.registry.sources().environment_override(id) else { return changes };
@@ -112,5 +139,18 @@ impl Configuration<'_> {
             changes.insert("token".into(), json!({ "value": "***", "origin": variable("TOKEN") }));
         }
         changes
+    }
+}
+
+/// Removes the rules that deny or hide tools from the keys of a source: each may be the name of a tool.
+fn remove_restrictive_rules(keys: &mut Value) {
+    let is_harmless =
+        |verdict: &Value| verdict.as_str().and_then(Verdict::parse).is_some_and(|verdict| verdict < Verdict::Deny);
+    let lists: Vec<&mut Value> = match keys.get_mut("tools") {
+        Some(Value::Array(lists)) => lists.iter_mut().collect(),
+        rules => rules.into_iter().collect(),
+    };
+    for rules in lists.into_iter().filter_map(Value::as_object_mut) {
+        rules.retain(|_, verdict| is_harmless(verdict));
     }
 }

@@ -10,8 +10,7 @@ use toolcrib_core::tool::{ToolId, ToolName};
 use toolcrib_core::{Result, SourceId};
 
 use super::Sources;
-use crate::call::find_tool;
-use crate::state::WriteOutcome;
+use crate::call::find_any_tool;
 
 /// The requested state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,20 +43,20 @@ pub struct EnableOutcome {
 }
 
 impl Sources<'_> {
-    /// Resolves a tool name, in any accepted spelling. Fails like a call that finds no tool.
+    /// Resolves a tool name, in any accepted spelling, for an administrator. Fails like a call that finds no tool, but finds
+    /// hidden ones.
     pub fn tool_target(&self, tool: &str) -> Result<EnableTarget> {
         // On a damaged journal the tool may only seem to be unknown.
         let snapshot = self.registry.state.snapshot();
         snapshot.ensure_undamaged()?;
-        let tool = find_tool(&snapshot, tool, self.registry.state.now())?;
+        let tool = find_any_tool(&snapshot, tool, self.registry.state.now())?;
         Ok(EnableTarget::Tool(tool.id(), tool.name().clone()))
     }
 
     /// Enables or disables a source or a tool. Without a change, no event is written.
     pub async fn set_enabled(&self, target: EnableTarget, state: EnabledState, actor: Actor) -> Result<EnableOutcome> {
         let command = match (&target, state) {
-            (EnableTarget::Source(id), EnabledState::Enabled) => Command::Enable(id.clone()),
-            (EnableTarget::Source(id), EnabledState::Disabled) => Command::Disable(id.clone()),
+            (EnableTarget::Source(id), state) => state.source_command(id),
             (EnableTarget::Tool(id, _), EnabledState::Enabled) => Command::EnableTool(id.clone()),
             (EnableTarget::Tool(id, _), EnabledState::Disabled) => Command::DisableTool(id.clone()),
         };
@@ -66,16 +65,20 @@ impl Sources<'_> {
             EnableTarget::Tool(id, _) => &id.source,
         };
         self.registry.state.snapshot().environment.ensure_not_declared(id)?;
-        let outcome = self.registry.state.write(&actor, None, |writer| writer.inventory.decide(&command)).await?;
-        let changed = match outcome {
-            WriteOutcome::Applied(events) => !events.is_empty(),
-            WriteOutcome::Superseded => false,
-        };
-        Ok(EnableOutcome { target, state, changed })
+        let events = self.registry.state.execute(&[command], actor, self.precondition).await?;
+        Ok(EnableOutcome { target, state, changed: !events.is_empty() })
     }
 }
 
 impl EnabledState {
+    /// Returns the command that brings a source into this state.
+    pub(super) fn source_command(self, id: &SourceId) -> Command {
+        match self {
+            EnabledState::Enabled => Command::Enable(id.clone()),
+            EnabledState::Disabled => Command::Disable(id.clone()),
+        }
+    }
+
     /// Returns the name used in messages.
     pub fn as_str(self) -> &'static str {
         match self {

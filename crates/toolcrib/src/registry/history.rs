@@ -14,10 +14,11 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use toolcrib_core::inventory::history::{self, ToolMatcher};
 use toolcrib_core::inventory::{Event, Record};
+use toolcrib_core::principal::Principal;
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::{Result, SourceId, Timestamp};
 
-use super::Registry;
+use super::{Registry, Visibility};
 use crate::connector::run_blocking;
 use crate::state::{EntryStatus, JournalEntry, READ_BATCH_SIZE};
 use crate::store::DiscoveryCheck;
@@ -73,10 +74,12 @@ pub struct HistoryPage {
 /// that ends here continues with `next_after`.
 const MAX_SCANNED_RECORDS: usize = 4 * READ_BATCH_SIZE;
 
-/// The past of a registry: records of its journal, discoveries, and tools as they were; see [`Registry::history`].
+/// The past of a registry, as a principal may see it: records of its journal, discoveries, and tools as they were; see
+/// [`Registry::history`].
 #[derive(Debug, Clone, Copy)]
 pub struct History<'a> {
     pub(super) registry: &'a Registry,
+    pub(super) principal: &'a Principal,
 }
 
 impl History<'_> {
@@ -110,7 +113,7 @@ impl History<'_> {
     /// one scan, the tool is assumed to have existed. Distinguishes a misspelt name from a tool without records in the
     /// requested range.
     async fn ensure_tool_existed(&self, name: &str) -> Result<()> {
-        let Err(unknown) = self.registry.unrestricted_catalog().find(name) else { return Ok(()) };
+        let Err(unknown) = self.registry.view(self.principal).find(name).map(drop) else { return Ok(()) };
         let query = HistoryQuery { tool: Some(name.to_owned()), limit: Some(1), ..HistoryQuery::after(0) };
         match self.resolve_tool_name(name)? {
             ToolMatcher::Name(_) if self.scan_journal(&query).await? == HistoryPage::default() => Err(unknown),
@@ -123,11 +126,12 @@ impl History<'_> {
         let journal = self.registry.state.snapshot().journal.clone();
         let limit = query.limit.unwrap_or(usize::MAX);
         let matcher = query.tool.as_deref().map(|name| self.resolve_tool_name(name)).transpose()?;
-        let filter = Arc::new(HistoryFilter { query: query.clone(), matcher });
+        let visibility = self.registry.visibility(self.principal);
+        let filter = Arc::new(HistoryFilter { query: query.clone(), matcher, visibility });
         let Some(after) = query.after else {
             return run_with_filter(&filter, move |filter| {
-                let newest = journal.newest_first().filter(|entry| filter.matches(entry)).take(limit);
-                let mut records: Vec<HistoryRecord> = newest.map(|entry| filter.to_history_record(entry)).collect();
+                let newest = journal.newest_first().filter_map(|entry| filter.describe(entry)).take(limit);
+                let mut records: Vec<HistoryRecord> = newest.collect();
                 records.reverse();
                 HistoryPage { records, next_after: None }
             })
@@ -181,6 +185,16 @@ impl History<'_> {
         HistoryRecord::from_record(record)
     }
 
+    /// Like [`History::describe`], without the tools that the principal may not know of; `None` if the record is about
+    /// nothing else.
+    pub fn describe_visible(&self, record: &Record) -> Option<HistoryRecord> {
+        let visibility = self.registry.visibility(self.principal);
+        if record.event == Event::Unknown {
+            return Some(self.describe(record)).filter(|record| is_visible_unknown(&visibility, record));
+        }
+        Some(describe_restricted(&visibility, &*visibility.restrict_record(record)?))
+    }
+
     /// Returns the URI that identifies the store in events for other programs. Made from the key of the store, which it
     /// does not reveal.
     pub fn store_uri(&self) -> String {
@@ -188,10 +202,14 @@ impl History<'_> {
         format!("urn:toolcrib:{}", id.short_hex(16))
     }
 
-    /// Returns the last discovery checks of a source, newest first. Each is one attempt, successful or not. Reads the
-    /// store.
+    /// Returns the last discovery checks of a source, newest first. Each is one attempt, successful or not. Without the
+    /// numbers of tools if there may be some that the principal may not know of. Reads the store.
     pub async fn checks(&self, id: &SourceId) -> Result<Vec<DiscoveryCheck>> {
-        self.registry.state.store.checks(id).await
+        let mut checks = self.registry.state.store.checks(id).await?;
+        if self.registry.visibility(self.principal).restricts(id) {
+            checks.iter_mut().for_each(|check| check.tool_count = None);
+        }
+        Ok(checks)
     }
 }
 
@@ -236,49 +254,66 @@ impl HistoryScan {
             return false;
         }
         self.last_seq = entry.record.seq;
-        if filter.matches(entry) {
-            self.records.push(filter.to_history_record(entry));
-        }
+        self.records.extend(filter.describe(entry));
         true
     }
 }
 
-/// A query with its tool name resolved.
+/// A query with its tool name resolved, and what its reader may know of.
 struct HistoryFilter {
     query: HistoryQuery,
     matcher: Option<ToolMatcher>,
+    visibility: Visibility,
 }
 
 impl HistoryFilter {
-    /// Whether a record matches the query. Tool names are compared by the matcher, which knows the spellings of the
-    /// name.
-    fn matches(&self, entry: &JournalEntry) -> bool {
+    /// Converts a record if it matches the query and the reader may know of it; the description is limited to the queried
+    /// tool. Tool names are compared by the matcher, which knows the spellings of the name.
+    fn describe(&self, entry: &JournalEntry) -> Option<HistoryRecord> {
         let JournalEntry { record, unknown_body, .. } = entry;
         let HistoryQuery { source, tool, since, .. } = &self.query;
         if since.is_some_and(|since| record.at < since) {
-            return false;
-        }
-        if source.is_none() && tool.is_none() {
-            return true;
+            return None;
         }
         if unknown_body.is_some() {
             // The event is opaque: compare the fields of its JSON.
             let record = HistoryRecord::from_entry(entry);
             let matches_source = source.as_ref().is_none_or(|id| record.source.as_deref() == Some(id.as_str()));
-            return matches_source && tool.as_ref().is_none_or(|tool| record.tool.as_ref() == Some(tool));
+            let matches_tool = tool.as_ref().is_none_or(|tool| record.tool.as_ref() == Some(tool));
+            let is_visible = is_visible_unknown(&self.visibility, &record);
+            return (matches_source && matches_tool && is_visible).then_some(record);
         }
-        source.as_ref().is_none_or(|id| record.event.source() == Some(id))
-            && self.matcher.as_ref().is_none_or(|matcher| history::concerns_tool(&record.event, matcher))
+        if source.as_ref().is_some_and(|id| record.event.source() != Some(id)) {
+            return None;
+        }
+        let visible = self.visibility.restrict_record(record)?;
+        let Some(matcher) = &self.matcher else { return Some(describe_restricted(&self.visibility, &visible)) };
+        if !history::concerns_tool(&visible.event, matcher) {
+            return None;
+        }
+        let described = describe_restricted(&self.visibility, &visible);
+        let text = history::describe_for_tool(&visible.event, &described.kind, matcher);
+        Some(HistoryRecord { text, ..described })
     }
+}
 
-    /// Converts a record; the description is limited to the queried tool.
-    fn to_history_record(&self, entry: &JournalEntry) -> HistoryRecord {
-        let mut record = HistoryRecord::from_entry(entry);
-        if let Some(matcher) = &self.matcher {
-            record.text = history::describe_for_tool(&entry.record.event, &record.kind, matcher);
-        }
-        record
+/// Converts a record that has only what its reader may know of. The fingerprint of a tool list covers the other tools too,
+/// so it is left out where there may be some.
+fn describe_restricted(visibility: &Visibility, record: &Record) -> HistoryRecord {
+    let mut described = HistoryRecord::from_record(record);
+    if record.event.source().is_some_and(|source| visibility.restricts(source))
+        && let Some(data) = described.data.as_object_mut()
+    {
+        data.shift_remove("fingerprint");
     }
+    described
+}
+
+/// Whether a reader may know of a record of a newer version: its content is unknown, so it must not be about a source with
+/// tools that the reader may not know of.
+fn is_visible_unknown(visibility: &Visibility, record: &HistoryRecord) -> bool {
+    let source = record.source.as_deref().and_then(|source| SourceId::parse(source).ok());
+    source.is_none_or(|source| !visibility.restricts(&source))
 }
 
 impl HistoryRecord {

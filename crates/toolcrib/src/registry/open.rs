@@ -141,7 +141,7 @@ impl Registry {
         if !changed.is_empty() {
             // Not by the command or host that opens the registry: another version of Toolcrib has other tools.
             let requester = Requester { actor: Some(Actor::system()), ..Requester::default() };
-            self.refresh(Refresh { sources: Some(changed), force: true, requester, ..Refresh::default() }).await;
+            self.refresh(Refresh { sources: Some(changed), force: true, requester, ..Refresh::brief() }).await;
         }
     }
 }

@@ -8,7 +8,6 @@ use std::time::Duration;
 use serde_json::value::{RawValue, to_raw_value};
 use toolcrib_catalog::filter::{StateFilter, ToolFilter, ToolOrder};
 use toolcrib_catalog::render::ListPosition;
-use toolcrib_core::access::Role;
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::inventory::history::ToolMatcher;
 use toolcrib_core::inventory::{SourceState, ToolState};
@@ -84,7 +83,7 @@ impl FoundTool {
 /// Which removed tools to read, in which order.
 #[derive(Debug, Clone)]
 pub struct RemovedToolsQuery<'a> {
-    /// The reader: denied tools are for administrators alone.
+    /// The reader: denied and hidden tools are for administrators alone.
     pub principal: &'a Principal,
     /// Conditions on the tools; the one on the state is ignored.
     pub filter: &'a ToolFilter,
@@ -109,14 +108,15 @@ impl History<'_> {
     /// Returns a removed tool by any spelling of its name, with its last definition. `None` if no source ever offered
     /// it, it is offered now, or the principal may not see it. Reads the store.
     pub async fn removed_tool(&self, principal: &Principal, name: &str) -> Result<Option<RemovedTool>> {
-        let inventory = self.registry.state.snapshot().inventory.clone();
-        let matcher = ToolMatcher::find(&inventory, name, |tool| tool.deprecated)?;
+        let visibility = self.registry.visibility(principal);
+        let inventory = &visibility.snapshot().inventory;
+        let is_candidate =
+            |source: &SourceId, name: &str, tool: &ToolState| tool.deprecated && visibility.shows_tool(source, name);
+        let matcher = ToolMatcher::find(inventory, name, is_candidate)?;
         let ToolMatcher::Tool(ToolId { source, name }) = matcher else { return Ok(None) };
         let Some(state) = inventory.source(&source) else { return Ok(None) };
         let Some(tool) = state.tools.get(&name) else { return Ok(None) };
-        let removed = self.describe_removed(&source, state, &name, *tool);
-        let mut found: Vec<RemovedTool> =
-            Some(removed).filter(|tool| is_visible(principal, tool)).into_iter().collect();
+        let mut found = vec![self.describe_removed(&source, state, &name, *tool)];
         self.load_definitions(&mut found, false).await?;
         Ok(found.pop())
     }
@@ -137,15 +137,16 @@ impl History<'_> {
     /// Returns a page of removed tools with their last definitions. Reads the store.
     pub async fn removed_tools(&self, query: &RemovedToolsQuery<'_>) -> Result<RemovedToolsPage> {
         let RemovedToolsQuery { principal, filter, order, after, limit } = query;
-        let inventory = self.registry.state.snapshot().inventory.clone();
-        let sources = inventory.sources().filter(|(id, state)| {
+        let visibility = self.registry.visibility(principal);
+        let sources = visibility.snapshot().inventory.sources().filter(|(id, state)| {
             filter.source.as_ref().is_none_or(|source| source == *id) && filter.accepts_kind(&state.kind)
         });
         let mut tools: Vec<RemovedTool> = Vec::new();
         for (id, state) in sources {
             let deprecated = state.tools.iter().filter(|(_, tool)| tool.deprecated);
-            let removed = deprecated.map(|(name, tool)| self.describe_removed(id, state, name, *tool));
-            tools.extend(removed.filter(|tool| is_visible(principal, tool) && tool.accepts_names(filter)));
+            let visible = deprecated.filter(|(name, _)| visibility.shows_tool(id, name));
+            let removed = visible.map(|(name, tool)| self.describe_removed(id, state, name, *tool));
+            tools.extend(removed.filter(|tool| tool.accepts_names(filter)));
         }
         // Definitions are read for the page alone, unless they decide what is on it.
         let needs_definitions = filter.tag.is_some() || *order == ToolOrder::Tokens;
@@ -227,14 +228,6 @@ impl History<'_> {
             }
         }
         Ok(())
-    }
-}
-
-/// Whether a principal may know of a removed tool, as of any other.
-fn is_visible(principal: &Principal, tool: &RemovedTool) -> bool {
-    match principal.role() {
-        Role::Admin => tool.policy != Verdict::Hide,
-        Role::Agent | Role::Viewer => tool.policy < Verdict::Deny,
     }
 }
 

@@ -6,30 +6,27 @@
 //! and breaker of this process). Building one makes no requests.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::value::RawValue;
 use toolcrib_catalog::View;
 use toolcrib_config::Override;
 use toolcrib_config::show::{mask_args, mask_text, mask_url};
-use toolcrib_core::access::Role;
-use toolcrib_core::features::FeatureKind;
+use toolcrib_core::features::{FeatureKind, FeatureList, RecordedFeatures};
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::freshness::Freshness;
 use toolcrib_core::inventory::{Origin, SourceState};
 use toolcrib_core::manifest::SkippedTool;
-use toolcrib_core::policy::Verdict;
-use toolcrib_core::principal::{Principal, PrincipalIdentity};
+use toolcrib_core::principal::Principal;
 use toolcrib_core::source::SourceKind;
 use toolcrib_core::tool::{ToolName, name_prefix};
 use toolcrib_core::{Code, Error, Result, Source, SourceId, Timestamp};
 
-use super::{Registry, view_for};
+use super::{Precondition, Registry, UNRESTRICTED, Visibility};
 use crate::breaker::{BreakerState, BreakerView};
 use crate::call::{McpCapability, explain_source, parse_extension};
 use crate::connectors::SlotStatus;
-use crate::state::Snapshot;
 use crate::store::{ErrorSummary, SourceStatus};
 
 /// A source as `sources`, REST and the console show it. Serialized as is. Field names are part of the REST interface.
@@ -148,11 +145,17 @@ pub enum ConnectionState {
 #[derive(Debug, Clone, Copy)]
 pub struct Sources<'a> {
     pub(super) registry: &'a Registry,
+    /// Condition on which declarations, removals and switches are made.
+    pub(super) precondition: Precondition<'a>,
 }
 
-/// An administrator, who sees every tool.
-static UNRESTRICTED: LazyLock<Principal> =
-    LazyLock::new(|| Principal::new(PrincipalIdentity::Local, "toolcrib", Role::Admin));
+impl<'a> Sources<'a> {
+    /// Returns the sources for changes that are made only if a condition holds.
+    #[must_use]
+    pub fn only_if(self, precondition: Precondition<'a>) -> Sources<'a> {
+        Sources { precondition, ..self }
+    }
+}
 
 impl Sources<'_> {
     /// Returns every source, ordered by id, with all its tools. Makes no requests.
@@ -160,15 +163,12 @@ impl Sources<'_> {
         self.list_for(&UNRESTRICTED)
     }
 
-    /// Returns every source, ordered by id, with the tools that a principal may see. Makes no requests.
+    /// Returns every source that a principal may know of, ordered by id, with the tools that it may see. Makes no requests.
     pub fn list_for(&self, principal: &Principal) -> Vec<SourceView> {
-        let snapshot = self.registry.state.snapshot();
-        let view = view_for(principal, snapshot.catalog.clone());
-        let mut views: Vec<SourceView> = snapshot
-            .inventory
-            .sources()
-            .filter_map(|(id, _)| self.build_source_view(&snapshot, &view, principal, id))
-            .collect();
+        let visibility = self.registry.visibility(principal);
+        let snapshot = visibility.snapshot();
+        let visible = snapshot.inventory.sources().map(|(id, _)| id).filter(|id| visibility.shows_source(id));
+        let mut views: Vec<SourceView> = visible.filter_map(|id| self.build_source_view(&visibility, id)).collect();
         let undeclared = snapshot.invalid_sources.iter().filter(|(id, _)| snapshot.inventory.source(id).is_none());
         views.extend(undeclared.map(|(id, error)| invalid_source_view(id, error)));
         views.sort_by(|a, b| a.id.cmp(&b.id));
@@ -180,29 +180,37 @@ impl Sources<'_> {
         self.get_for(&UNRESTRICTED, id)
     }
 
-    /// Returns one source, with the tools that a principal may see.
+    /// Returns one source, with the tools that a principal may see; `None` if it may not know of the source.
     pub fn get_for(&self, principal: &Principal, id: &SourceId) -> Option<SourceView> {
-        let snapshot = self.registry.state.snapshot();
-        let view = view_for(principal, snapshot.catalog.clone());
+        let visibility = self.registry.visibility(principal);
+        let snapshot = visibility.snapshot();
+        if !visibility.shows_source(id) {
+            return None;
+        }
         let features = snapshot.catalog.source(id).and_then(|source| source.features.as_ref());
-        let instructions = features.and_then(|features| features.instructions.clone());
-        self.build_source_view(&snapshot, &view, principal, id)
+        let instructions = features.and_then(|features| features.summary.instructions.clone());
+        self.build_source_view(&visibility, id)
             .map(|view| SourceView { instructions, ..view })
             .or_else(|| snapshot.invalid_sources.get(id).map(|error| invalid_source_view(id, error)))
     }
 
+    /// Returns the prompts and resources of a source. The first reader after a start reads them from the store; later ones
+    /// find them in memory. `None` if the store has lost them.
+    pub async fn feature_list(&self, features: &RecordedFeatures) -> Result<Option<Arc<FeatureList>>> {
+        self.registry.state.feature_list(features).await
+    }
+
     /// Adds the names of the tools that a principal may see to sources: those that `tool_count` counts.
     pub fn add_tool_names(&self, principal: &Principal, sources: &mut [SourceView]) {
-        let snapshot = self.registry.state.snapshot();
-        let view = view_for(principal, snapshot.catalog.clone());
+        let visibility = self.registry.visibility(principal);
         let mut names: BTreeMap<&SourceId, Vec<ToolName>> = BTreeMap::new();
-        for tool in view.listed_tools() {
+        for tool in visibility.view().listed_tools() {
             names.entry(tool.source()).or_default().push(tool.name().clone());
         }
         for source in sources {
             let known = || {
-                let declared = snapshot.inventory.source(&source.id).zip(snapshot.effective_sources.get(&source.id));
-                declared.map(|(state, declaration)| known_tools(state, declaration, principal)).unwrap_or_default()
+                let state = visibility.snapshot().inventory.source(&source.id);
+                state.map(|state| known_tools(&visibility, &source.id, state)).unwrap_or_default()
             };
             source.tools = Some(if source.enabled { names.remove(&source.id).unwrap_or_default() } else { known() });
         }
@@ -224,7 +232,7 @@ impl Sources<'_> {
     }
     /// Returns the error for an unknown source, with the most similar known name.
     pub fn unknown_error(&self, name: &str) -> Error {
-        self.registry.state.snapshot().unknown_source_error(name)
+        self.registry.state.snapshot().unknown_source_error(name, |_| true)
     }
     /// Returns why the tools of a source are unknown, or `None` if they are known.
     pub fn failure(&self, id: &SourceId) -> Option<Error> {
@@ -238,13 +246,18 @@ impl Sources<'_> {
     /// Returns the enabled sources that announced a capability at their last discovery, ordered by id. Reads the
     /// snapshot only; sources of an untrusted file are left out, because they must not be contacted.
     pub fn with_capability(&self, capability: McpCapability) -> Vec<SourceId> {
-        let snapshot = self.registry.state.snapshot();
+        self.with_capability_for(&UNRESTRICTED, capability)
+    }
+    /// Like [`Sources::with_capability`], without the sources that the principal may not know of.
+    pub fn with_capability_for(&self, principal: &Principal, capability: McpCapability) -> Vec<SourceId> {
+        let visibility = self.registry.visibility(principal);
+        let snapshot = visibility.snapshot();
         let trusted = snapshot.enabled_sources().map(|(id, _)| id).filter(|id| snapshot.ensure_trusted(id).is_ok());
         let has_capability = |id: &&SourceId| {
             let status = snapshot.statuses.get(*id);
             status.is_some_and(|status| status.capabilities.iter().any(|name| name == capability.name()))
         };
-        trusted.filter(has_capability).cloned().collect()
+        trusted.filter(has_capability).filter(|id| visibility.shows_source(id)).cloned().collect()
     }
 
     /// Whether an enabled source is an API, whose results may link to held binaries.
@@ -274,14 +287,9 @@ impl Sources<'_> {
         merged
     }
 
-    /// Builds the view of a declared source, with the tools that a view of the catalogue shows of it.
-    fn build_source_view(
-        &self,
-        snapshot: &Snapshot,
-        view: &View,
-        principal: &Principal,
-        id: &SourceId,
-    ) -> Option<SourceView> {
+    /// Builds the view of a declared source, with the tools that a principal may see.
+    fn build_source_view(&self, visibility: &Visibility, id: &SourceId) -> Option<SourceView> {
+        let (snapshot, view) = (visibility.snapshot(), visibility.view());
         let state = snapshot.inventory.source(id)?;
         let source = snapshot.effective_sources.get(id)?;
         let status = snapshot.statuses.get(id).cloned().unwrap_or_default();
@@ -299,8 +307,8 @@ impl Sources<'_> {
             SourceKind::Workflow(workflow) => (None, None, Some(mask_text(&workflow.document))),
             SourceKind::Builtin(_) => (None, None, None),
         };
-        let features = catalog_source.and_then(|source| source.features.as_ref());
-        let count = |kind| features.map_or(0, |features| features.features(kind).len());
+        let features = catalog_source.and_then(|source| source.features.as_ref()).map(|features| &features.summary);
+        let count = |kind| features.map_or(0, |features| *features.counts.get(kind));
         let skipped_features = features.into_iter().flat_map(|features| &features.skipped).chain(&status.failed_lists);
         Some(SourceView {
             id: id.clone(),
@@ -316,14 +324,12 @@ impl Sources<'_> {
             freshness: snapshot.freshness(id, self.registry.state.now()),
             health: source_health(&status, state.manifest.is_some() || catalog_source.is_some(), &slot_status),
             // The tools of a disabled source are not listed, but known.
-            tool_count: if enabled { view.listed_count(id) } else { known_tools(state, source, principal).len() },
+            tool_count: if enabled { view.listed_count(id) } else { known_tools(visibility, id, state).len() },
             prompt_count: count(FeatureKind::Prompt),
             resource_count: count(FeatureKind::Resource),
             resource_template_count: count(FeatureKind::ResourceTemplate),
             instructions: None,
-            inventory_hash: catalog_source
-                .map(|catalog_source| catalog_source.segment.fingerprint())
-                .or(state.manifest),
+            inventory_hash: visibility.inventory_hash(id),
             config_hash: snapshot.connection_fingerprint(id).or(status.connection_fingerprint),
             last_checked: status.checked_at.or(last_attempt_at(&status)),
             last_error: config_error.or_else(|| last_error(&status, &slot_status)),
@@ -339,10 +345,7 @@ impl Sources<'_> {
             failures: status.failures.saturating_add(slot_status.failures),
             failing_since: failing_since(&status, &slot_status),
             breaker: slot_status.breaker,
-            skipped: visible_skipped_tools(snapshot, source, principal)
-                .into_iter()
-                .chain(skipped_features.cloned())
-                .collect(),
+            skipped: visible_skipped_tools(visibility, id).into_iter().chain(skipped_features.cloned()).collect(),
             tools: None,
         })
     }
@@ -362,26 +365,19 @@ fn discovery_status(status: &SourceStatus) -> DiscoveryStatus {
 
 /// Returns the names of the tools at the last discovery, without those that a rule keeps from a principal. The catalogue
 /// has no entry of a disabled source, so they are taken from the inventory.
-fn known_tools(state: &SourceState, source: &Source, principal: &Principal) -> Vec<ToolName> {
-    let prefix = name_prefix(&source.id, source.kind.name());
-    let tools = state.tools.iter().filter(|(name, tool)| !tool.deprecated && is_visible(source, name, principal));
+fn known_tools(visibility: &Visibility, id: &SourceId, state: &SourceState) -> Vec<ToolName> {
+    let prefix = name_prefix(id, &state.kind);
+    let tools = state.tools.iter().filter(|(name, tool)| !tool.deprecated && visibility.shows_tool(id, name));
     let mut names: Vec<ToolName> = tools.map(|(name, _)| ToolName::from_original(&prefix, name)).collect();
     names.sort();
     names
 }
 
 /// Returns the skipped tools of a source, without those that a rule keeps from a principal.
-fn visible_skipped_tools(snapshot: &Snapshot, source: &Source, principal: &Principal) -> Vec<SkippedTool> {
-    let mut skipped = View::full(snapshot.catalog.clone()).skipped_tools(&source.id);
-    skipped.retain(|tool| is_visible(source, &tool.name, principal));
+fn visible_skipped_tools(visibility: &Visibility, id: &SourceId) -> Vec<SkippedTool> {
+    let mut skipped = View::full(visibility.snapshot().catalog.clone()).skipped_tools(id);
+    skipped.retain(|tool| visibility.shows_tool(id, &tool.name));
     skipped
-}
-
-/// Whether a principal may know of a tool that is not in the catalogue.
-fn is_visible(source: &Source, original_name: &str, principal: &Principal) -> bool {
-    let prefix = name_prefix(&source.id, source.kind.name());
-    let strictest = if principal.role() == Role::Admin { Verdict::Deny } else { Verdict::Ask };
-    source.settings.tools.unlisted_verdict(&prefix, original_name) <= strictest
 }
 
 /// Derives the health of a source. An open breaker counts as down, whatever the last discovery said.

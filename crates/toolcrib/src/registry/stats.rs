@@ -3,8 +3,8 @@
 //! Counts cover all processes on the store since it was created; `metrics` counts this process since its start.
 
 use serde::Serialize;
-use toolcrib_catalog::View;
 use toolcrib_core::freshness::Freshness;
+use toolcrib_core::principal::Principal;
 use toolcrib_core::tool::name_prefix;
 use toolcrib_core::{Result, SourceId, Timestamp};
 
@@ -15,7 +15,7 @@ use crate::store::{CallCount, ErrorSummary, UsageCounts};
 /// Statistics of a registry, as `stats` shows them.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Stats {
-    /// Number of tools that agents may see.
+    /// Number of tools that the principal may see.
     pub tool_count: usize,
     /// Requests for a source's tools that found the list fresh.
     pub hits: u64,
@@ -67,6 +67,7 @@ pub struct ToolStats {
 #[derive(Debug, Clone, Copy)]
 pub struct Statistics<'a> {
     pub(super) registry: &'a Registry,
+    pub(super) principal: &'a Principal,
 }
 
 impl Statistics<'_> {
@@ -75,13 +76,17 @@ impl Statistics<'_> {
     pub async fn load(&self) -> Result<()> {
         self.registry.dispatcher.monitoring.usage.load(&*self.registry.state.store).await
     }
-    /// Returns the counts of this process, and of other processes on the same store as of the last read.
+    /// Returns the counts of this process, and of other processes on the same store as of the last read: those of the
+    /// sources and tools that the principal may know of, with their sums.
     pub fn totals(&self) -> Stats {
-        let snapshot = self.registry.state.snapshot();
-        let UsageCounts { calls, cache_lookups } = self.registry.dispatcher.monitoring.usage.total();
+        let visibility = self.registry.visibility(self.principal);
+        let snapshot = visibility.snapshot();
+        let UsageCounts { mut calls, cache_lookups } = self.registry.dispatcher.monitoring.usage.total();
+        calls.retain(|_, count| visibility.shows_tool(&count.source, &count.tool));
         let sources: Vec<SourceStats> = snapshot
             .inventory
             .sources()
+            .filter(|(id, _)| visibility.shows_source(id))
             .map(|(id, _)| {
                 let checked_at = snapshot.statuses.get(id).and_then(|status| status.checked_at);
                 let age = checked_at.map(|at| self.registry.state.now().since(at).as_millis() as u64);
@@ -109,7 +114,7 @@ impl Statistics<'_> {
         let mut tools: Vec<ToolStats> = calls.values().map(tool_stats).collect();
         tools.sort_by(|a, b| a.name.cmp(&b.name));
         Stats {
-            tool_count: View::for_agents(snapshot.catalog.clone()).tool_count(),
+            tool_count: visibility.view().tool_count(),
             hits,
             misses,
             hit_ratio: (hits + misses > 0).then(|| hits as f64 / (hits + misses) as f64),

@@ -4,8 +4,10 @@
 //! Nothing here is cached: each question folds the journal from its first record. `tool_at` resolves names in the
 //! inventory of that time, so a tool that was renamed or removed since is found under its name of then.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque, btree_map};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -14,7 +16,7 @@ use toolcrib_catalog::Segment;
 use toolcrib_core::delta::ChangeClass;
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::inventory::history::{ToolMatcher, concerns_tool, describe_for_tool};
-use toolcrib_core::inventory::{Event, Inventory};
+use toolcrib_core::inventory::{Event, Inventory, Record};
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::{Code, Error, Result, ResultExt, SourceId, Timestamp, ToolId};
 
@@ -56,7 +58,8 @@ const MAX_CLOCK_SKEW: Duration = Duration::from_secs(60);
 
 impl History<'_> {
     /// Returns a tool, by any spelling of its name, as its source offered it at a time. Reads the store. Fails with
-    /// `TOOL_NOT_IMPLEMENTED` if no such tool was known then, and with `NOT_FOUND` if its manifest is lost.
+    /// `TOOL_NOT_IMPLEMENTED` if no such tool was known then, with `NOT_FOUND` if its manifest is lost, and with `FORBIDDEN`
+    /// if the tool is denied.
     pub async fn tool_at(&self, name: &str, at: Timestamp) -> Result<ToolView> {
         let then = self.inventory_at(at).await?;
         let unknown = || {
@@ -64,8 +67,9 @@ impl History<'_> {
             let message = format!("no tool named `{}` was known at {at}{before}", sanitize_truncated(name, 80));
             Error::new(Code::ToolNotImplemented, message)
         };
+        let visibility = self.registry.visibility(self.principal);
         let ToolMatcher::Tool(ToolId { source: id, name: original }) =
-            ToolMatcher::find(&then, name, |tool| !tool.deprecated)?
+            visibility.match_tool(&then, name, |tool| !tool.deprecated)?
         else {
             return Err(unknown());
         };
@@ -83,19 +87,25 @@ impl History<'_> {
     /// never changed has none; an unknown name is an error.
     pub async fn tool_versions(&self, name: &str, limit: usize) -> Result<Vec<ToolVersion>> {
         let matcher = self.resolve_tool_name(name)?;
+        let visibility = self.registry.visibility(self.principal);
         let mut manifests: BTreeMap<SourceId, Fingerprint> = BTreeMap::new();
         // Only the last `limit` steps are kept in memory.
         let mut steps: VecDeque<(JournalEntry, SourceId, Option<Fingerprint>, Fingerprint)> = VecDeque::new();
         // Collect the events of this tool, with the manifest before and after each.
-        let replayed = self.replay(|entry| {
-            if let Event::SourceRemoved { source } = &entry.record.event {
+        let replayed = self.replay(|mut entry| {
+            if let Event::SourceRemoved { source, .. } = &entry.record.event {
                 manifests.remove(source);
             }
             if let Event::InventoryRecorded { source, fingerprint, .. } = &entry.record.event {
                 let source = source.clone();
                 let fingerprint = *fingerprint;
                 let before = manifests.insert(source.clone(), fingerprint);
-                if concerns_tool(&entry.record.event, &matcher) {
+                // Most records are about other tools; only those about this one are copied.
+                let is_concerned = |record: &Record| concerns_tool(&record.event, &matcher);
+                let visible = Some(&*entry.record).filter(|record| is_concerned(record));
+                let visible = visible.and_then(|record| visibility.restrict_record(record));
+                if let Some(record) = visible.filter(|record| is_concerned(record)).map(Cow::into_owned) {
+                    entry.record = Arc::new(record);
                     steps.push_back((entry, source, before, fingerprint));
                     steps.drain(..steps.len().saturating_sub(limit));
                 }
@@ -119,18 +129,19 @@ impl History<'_> {
         }
         // No version: an unknown name is an error, a tool that never changed is not.
         if versions.is_empty() {
-            self.registry.unrestricted_catalog().find(name)?;
+            visibility.view().find(name)?;
         }
         Ok(versions)
     }
 
     /// Resolves a tool name among the current tools first, then among deprecated ones.
     pub(super) fn resolve_tool_name(&self, name: &str) -> Result<ToolMatcher> {
-        let inventory = self.registry.state.snapshot().inventory.clone();
-        let current = ToolMatcher::find(&inventory, name, |tool| !tool.deprecated)?;
+        let visibility = self.registry.visibility(self.principal);
+        let inventory = &visibility.snapshot().inventory;
+        let current = visibility.match_tool(inventory, name, |tool| !tool.deprecated)?;
         match current {
             ToolMatcher::Tool(_) => Ok(current),
-            ToolMatcher::Name(_) => ToolMatcher::find(&inventory, name, |_| true),
+            ToolMatcher::Name(_) => visibility.match_tool(inventory, name, |_| true),
         }
     }
 
@@ -156,7 +167,7 @@ impl History<'_> {
     pub(super) async fn load_segment(&self, manifest: Fingerprint, is_builtin: bool) -> Result<Segment> {
         let packed = self.registry.state.store.manifests(&[manifest]).await?.pop();
         let lost = || Error::new(Code::NotFound, "that tool list is no longer in the store");
-        let packed = std::sync::Arc::new(packed.ok_or_else(lost)?);
+        let packed = Arc::new(packed.ok_or_else(lost)?);
         Ok(if is_builtin { Segment::without_prefix(packed) } else { Segment::with_prefix(packed) })
     }
 

@@ -10,6 +10,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use toolcrib_catalog::filter::ToolFilter;
 use toolcrib_catalog::{CatalogSource, ToolRef};
 use toolcrib_core::access::Role;
+use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::inventory::Actor;
 use toolcrib_core::manifest::{Manifest, PackedManifest};
 use toolcrib_core::policy::Verdict;
@@ -17,9 +18,9 @@ use toolcrib_core::principal::Principal;
 use toolcrib_core::{Code, Error, Result, ResultExt, Source, SourceId};
 
 use super::{Registry, Sources, ToolView};
-use crate::call::{CallContext, denied_error, find_tool};
+use crate::call::{CallContext, denied_error, find_any_tool, find_tool};
 use crate::connector::{Discovered, run_blocking};
-use crate::refresh::{RefreshOutcome, Requester, RequiredFreshness};
+use crate::refresh::{RefreshOutcome, ReplacedList, Requester, RequiredFreshness};
 use crate::store::{DiscoveryCheck, SourceStatus, SourceTransition};
 
 impl Registry {
@@ -45,10 +46,13 @@ impl Registry {
     /// Like [`Registry::tool`], as a principal may see it.
     ///
     /// # Errors
-    /// `FORBIDDEN` for a denied tool, unless the principal is an administrator.
+    /// `FORBIDDEN` for a denied tool, unless the principal is an administrator, who sees hidden tools too.
     pub fn tool_for(&self, principal: &Principal, name: &str) -> Result<ToolView> {
         let snapshot = self.state.snapshot();
-        let tool = find_tool(&snapshot, name, self.state.now())?;
+        let tool = match principal.role() {
+            Role::Admin => find_any_tool(&snapshot, name, self.state.now())?,
+            Role::Agent | Role::Viewer => find_tool(&snapshot, name, self.state.now())?,
+        };
         if principal.role() != Role::Admin && tool.verdict() == Verdict::Deny {
             return Err(denied_error(&tool));
         }
@@ -67,21 +71,45 @@ impl Registry {
     /// known definition writes no event. Fails with `TOOL_INVALID_INPUT`, and records nothing, if the tool cannot be
     /// offered; [`Sources::record_tools`] records a whole list and skips such tools.
     pub async fn record_tool(&self, id: &SourceId, tool: Box<RawValue>) -> Result<RefreshOutcome> {
+        // Each attempt that fails means that another process recorded a list; 20 in a row are a livelock.
+        const MAX_ATTEMPTS: usize = 20;
         let sources = self.sources();
-        let source = sources.require_effective(id)?;
-        // One at a time: the tools beside this one are read before they are recorded with it.
+        sources.require_effective(id)?;
         let _recording = self.refresher.discoverer.recording.lock().await;
         let offered = Manifest::new(id, std::slice::from_ref(&tool), Vec::new(), &self.options.tool_limits);
         let [(offered, _)] = offered.tools.as_slice() else {
             let reason = offered.skipped.first().map_or("it is not a tool", |skipped| skipped.reason.as_str());
             return Err(Error::new(Code::ToolInvalidInput, format!("the tool cannot be offered: {reason}")));
         };
+        for _ in 0..MAX_ATTEMPTS {
+            let source = sources.require_effective(id)?;
+            let status = self.state.snapshot().source_status(id);
+            let (fingerprint, known) = self.current_manifest(id).await?;
+            let replaced = ReplacedList::Only(fingerprint);
+            let (name, tool) = (offered.name.clone(), tool.clone());
+            let discovered = run_blocking(move || merge_tool(known.as_deref(), &name, tool)).await?;
+            match sources.record_discovered(&source, discovered, replaced, status).await {
+                // Merged with an outdated list: the write refused it.
+                Err(error) if error.code == Code::Conflict => self.state.catch_up().await?,
+                outcome => return outcome,
+            }
+        }
+        let message = format!("other processes keep recording tools of `{id}`; try again");
+        Err(Error::new(Code::Conflict, message))
+    }
+
+    /// Returns the current manifest of a source with its fingerprint; without content if that is lost. The catalogue does not
+    /// have the manifest of a disabled source.
+    async fn current_manifest(&self, id: &SourceId) -> Result<(Option<Fingerprint>, Option<Arc<PackedManifest>>)> {
         let snapshot = self.state.snapshot();
-        let known = snapshot.catalog.source(id).map(|source| source.segment.packed().clone());
-        let name = offered.name.clone();
-        let discovered = run_blocking(move || merge_tool(known.as_deref(), &name, tool)).await?;
-        let known = snapshot.source_status(id);
-        sources.record_discovered(&source, discovered, known).await
+        if let Some(source) = snapshot.catalog.source(id) {
+            return Ok((Some(source.segment.fingerprint()), Some(source.segment.packed().clone())));
+        }
+        let Some(manifest) = snapshot.inventory.source(id).and_then(|state| state.manifest) else {
+            return Ok((None, None));
+        };
+        let packed = self.state.store.manifests(&[manifest]).await?.pop();
+        Ok((Some(manifest), packed.map(Arc::new)))
     }
 }
 
@@ -93,12 +121,12 @@ impl Sources<'_> {
         let source = self.require_effective(id)?;
         let _recording = self.registry.refresher.discoverer.recording.lock().await;
         let discovered = Discovered { tools, ..Discovered::default() };
-        self.record_discovered(&source, discovered, SourceStatus::default()).await
+        self.record_discovered(&source, discovered, ReplacedList::Any, SourceStatus::default()).await
     }
 
     /// Returns a source with default settings and overrides applied, or the error for an unknown one.
     fn require_effective(&self, id: &SourceId) -> Result<Arc<Source>> {
-        self.effective(id).ok_or_else(|| self.registry.state.snapshot().unknown_source_error(id.as_str()))
+        self.effective(id).ok_or_else(|| self.registry.state.snapshot().unknown_source_error(id.as_str(), |_| true))
     }
 
     /// Records a list as after a discovery of this process: fresh, without failures. `status` has what is still known
@@ -107,6 +135,7 @@ impl Sources<'_> {
         &self,
         source: &Source,
         discovered: Discovered,
+        replaced: ReplacedList,
         status: SourceStatus,
     ) -> Result<RefreshOutcome> {
         let now = self.registry.state.now();
@@ -135,7 +164,7 @@ impl Sources<'_> {
             transition,
         };
         let actor = self.registry.options.actor.clone().unwrap_or_else(Actor::system);
-        self.registry.refresher.discoverer.record_tools(source, discovered, status, check, &actor).await
+        self.registry.refresher.discoverer.record_tools(source, discovered, replaced, status, check, &actor).await
     }
 
     /// Discovers the source in a tool name ahead of a call if it was never discovered. Waits at most as long as the

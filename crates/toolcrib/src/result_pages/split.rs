@@ -16,7 +16,7 @@ use toolcrib_core::json::{RawFields, raw_string};
 use toolcrib_core::text::sanitize_truncated;
 
 use super::PageShape;
-use crate::connector::ToolResult;
+use crate::connector::{PAGINATION_KEY, ToolResult};
 
 /// Space reserved on each page for its note. A note has a few parts of bounded length.
 const MAX_NOTE_BYTES: usize = 400;
@@ -36,7 +36,10 @@ pub(super) fn split_into_pages(
     let capacity = page_capacity(limit);
     // Plan the fields, distribute the blocks, then write each page with its note.
     let fields = RawFields::parse(&result.raw).unwrap_or_default();
-    let first = FirstPage::plan(result, &fields, limit, shape);
+    let mut first = FirstPage::plan(result, &fields, limit, shape);
+    // The line about the API's next page is the last block, which many agents never read.
+    let api_page = api_page_block(result).filter(|block| block.len() <= capacity / 4);
+    first.bytes += api_page.as_ref().map_or(0, String::len);
     let drafts = PageBuilder::build(result, &first, capacity);
     let page_count = drafts.len();
     let total = format_size(result.raw.get().len());
@@ -64,6 +67,8 @@ pub(super) fn split_into_pages(
             None => note.push(']'),
         }
         let blocks = draft.iter().map(|block| Cow::Borrowed(block.json.as_ref()));
+        let is_repeated = number == 1 && page_count > 1;
+        let blocks = blocks.chain(api_page.as_deref().filter(|_| is_repeated).map(Cow::Borrowed));
         let blocks = blocks.chain([Cow::Owned(format!("{{\"type\":\"text\",\"text\":{}}}", raw_string(&note)))]);
         let content = format!("[{}]", blocks.collect::<Vec<_>>().join(","));
         // `isError` may be set only to satisfy the output schema. Statistics and the breaker must see the tool's own
@@ -296,6 +301,16 @@ impl<'a> PageBuilder<'a> {
             }
         }
     }
+}
+
+/// Text block for the first page that repeats how to get the next page of the API's list, which the last block of a
+/// result with that `_meta` says.
+fn api_page_block(result: &ToolResult) -> Option<String> {
+    let meta: RawFields = serde_json::from_str(result.layout.meta(&result.raw)?).ok()?;
+    meta.get(PAGINATION_KEY)?;
+    let line = block_text(&RawFields::parse(parse_blocks(result).last()?)?)?;
+    let line = raw_string(&format!("about the whole result: {line}"));
+    Some(format!("{{\"type\":\"text\",\"text\":{line}}}"))
 }
 
 /// Content blocks of a result.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use toolcrib_catalog::{CatalogSource, Segment, SourceOptions};
 use toolcrib_config::resolve_settings;
-use toolcrib_core::features::FeatureList;
+use toolcrib_core::features::RecordedFeatures;
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::inventory::{Inventory, SourceState};
 use toolcrib_core::manifest::PackedManifest;
@@ -84,16 +84,19 @@ pub(super) async fn load_segments(
     Ok(segments)
 }
 
-/// Returns the features of all sources; reads those of `touched` sources that are new. A list that cannot be read leaves
-/// its source without prompts and resources until the next discovery.
+/// Returns the features of all sources; reads the summaries of `touched` sources that are new. Their lists are read when
+/// they are needed: a server may have thousands of resources. A summary that cannot be read leaves its source without
+/// prompts and resources until the next discovery.
 pub(super) async fn load_features(
     store: &dyn Store,
     writer: &WriterState,
     inventory: &Inventory,
     touched: &BTreeSet<SourceId>,
-) -> Result<BTreeMap<SourceId, Arc<FeatureList>>> {
+) -> Result<BTreeMap<SourceId, Arc<RecordedFeatures>>> {
     let mut features = writer.features.clone();
-    features.retain(|id, known| inventory.source(id).is_some_and(|state| state.features == Some(known.fingerprint)));
+    features.retain(|id, known| {
+        inventory.source(id).is_some_and(|state| state.features == Some(known.summary.fingerprint))
+    });
     let missing: Vec<Fingerprint> = touched
         .iter()
         .filter(|id| !features.contains_key(*id))
@@ -102,8 +105,8 @@ pub(super) async fn load_features(
     if missing.is_empty() {
         return Ok(features);
     }
-    for read in store.features(&missing).await? {
-        features.insert(read.source.clone(), Arc::new(read));
+    for summary in store.feature_summaries(&missing).await? {
+        features.insert(summary.source.clone(), Arc::new(RecordedFeatures::new(summary)));
     }
     Ok(features)
 }

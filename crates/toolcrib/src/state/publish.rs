@@ -10,10 +10,12 @@ use std::sync::Arc;
 
 use toolcrib_catalog::{Catalog, CatalogSource, Segment};
 use toolcrib_core::delta::Delta;
-use toolcrib_core::features::{FeatureChanges, FeatureList};
+use toolcrib_core::features::{FeatureList, RecordedFeatures};
 use toolcrib_core::fingerprint::Fingerprint;
-use toolcrib_core::inventory::{Damage, Inventory, PreviousManifest, SourceState};
+use toolcrib_core::inventory::{Command, Damage, Event, Inventory, PreviousManifest, SourceState};
 use toolcrib_core::manifest::PackedManifest;
+use toolcrib_core::policy::Verdict;
+use toolcrib_core::tool::name_prefix;
 use toolcrib_core::{Result, Source, SourceId};
 use toolcrib_diff::compare::compare_manifests;
 
@@ -37,7 +39,7 @@ pub(crate) struct WriterState {
     /// Segment of each source's recorded manifest.
     pub(super) segments: BTreeMap<SourceId, Arc<Segment>>,
     /// Recorded prompts, resources and instructions of each source.
-    pub(super) features: BTreeMap<SourceId, Arc<FeatureList>>,
+    pub(super) features: BTreeMap<SourceId, Arc<RecordedFeatures>>,
     /// Catalogue entry of each enabled and discovered source; reused until the source changes. Building one takes time
     /// in proportion to the tools of the source.
     catalog_sources: BTreeMap<SourceId, Arc<CatalogSource>>,
@@ -67,7 +69,7 @@ struct LocalOverride {
     /// The tools found at the overridden address; `None` until a discovery succeeded.
     segment: Option<Arc<Segment>>,
     /// The prompts and resources found there.
-    features: Option<Arc<FeatureList>>,
+    features: Option<Arc<RecordedFeatures>>,
     status: SourceStatus,
 }
 
@@ -127,8 +129,31 @@ impl WriterState {
         local.or_else(|| self.segments.get(id))
     }
 
+    /// Decides a command on the folded journal. The removal of a source names the tools that its rules keep from agents,
+    /// because the rules are removed with it.
+    pub(crate) fn decide(&self, command: &Command) -> Result<Vec<Event>> {
+        let mut events = self.inventory.decide(command)?;
+        for event in &mut events {
+            if let Event::SourceRemoved { source, withheld } = event {
+                *withheld = self.withheld_tools(source);
+            }
+        }
+        Ok(events)
+    }
+
+    /// Returns the tools that a source ever offered and its rules keep from agents, by their own names.
+    fn withheld_tools(&self, id: &SourceId) -> Vec<String> {
+        let Some((state, (_, source))) = self.inventory.source(id).zip(self.definitions.get(id)) else {
+            return Vec::new();
+        };
+        let prefix = name_prefix(id, &state.kind);
+        let rules = &source.settings.tools;
+        let withheld = state.tools.keys().filter(|name| rules.unlisted_verdict(&prefix, name) >= Verdict::Deny);
+        withheld.cloned().collect()
+    }
+
     /// Returns the prompts, resources and instructions of a source as this process sees them.
-    pub(crate) fn features(&self, id: &SourceId) -> Option<&Arc<FeatureList>> {
+    pub(super) fn features(&self, id: &SourceId) -> Option<&Arc<RecordedFeatures>> {
         match self.local_overrides.get(id).filter(|local| local.segment.is_some()) {
             // At another address the recorded ones may not exist.
             Some(local) => local.features.as_ref(),
@@ -289,29 +314,26 @@ impl State {
         self.update_snapshot(|snapshot| snapshot.damage = damage.clone());
     }
 
-    /// Records a discovery of an overridden source for this process alone: a new manifest, or only the status of a
-    /// failure. Returns the changes to the previous lists. Nothing is written to the store: another process would
-    /// otherwise serve the tools of an address that it does not use.
+    /// Records a discovery of an overridden source for this process alone: new lists, or only the status of a failure.
+    /// Returns the changes to the previous tools. Nothing is written to the store: another process would otherwise serve
+    /// the tools of an address that it does not use.
     pub(crate) async fn record_local(
         &self,
         source: &Source,
-        after: Option<(Arc<PackedManifest>, PrecomputedDelta, Arc<FeatureList>)>,
+        manifest: Option<(Arc<PackedManifest>, PrecomputedDelta)>,
+        features: Option<Arc<FeatureList>>,
         status: SourceStatus,
-    ) -> Result<(Delta, FeatureChanges)> {
+    ) -> Result<Delta> {
         let mut writer = self.writer.lock().await;
         let before = writer.previous_manifest(&source.id);
-        let changes = match &after {
-            Some((after, precomputed, features)) => {
-                let known = writer.features(&source.id).map(|features| &**features);
-                (precomputed.delta(&before, after)?, features.changes_since(known))
-            }
-            None => Default::default(),
+        let changes = match &manifest {
+            Some((after, precomputed)) => precomputed.delta(&before, after)?,
+            None => Delta::default(),
         };
         let known = writer.local_overrides.remove(&source.id);
-        let (segment, features) = match after {
-            Some((after, _, features)) => (Some(Arc::new(Segment::with_prefix(after))), Some(features)),
-            None => known.map_or((None, None), |known| (known.segment, known.features)),
-        };
+        let (known_segment, known_features) = known.map_or((None, None), |known| (known.segment, known.features));
+        let segment = manifest.map(|(after, _)| Arc::new(Segment::with_prefix(after))).or(known_segment);
+        let features = features.map(|list| Arc::new(RecordedFeatures::with_list(list))).or(known_features);
         writer.local_overrides.insert(source.id.clone(), LocalOverride { segment, features, status });
         let environment = self.environment(&writer.definitions);
         self.update_catalog_source(&mut writer, &source.id, &environment);
@@ -337,6 +359,21 @@ impl State {
         writer.segments.insert(after.source.clone(), Arc::new(segment));
         let environment = self.environment(&writer.definitions);
         self.update_catalog_source(&mut writer, &after.source, &environment);
+        self.publish(&mut writer, self.snapshot.load().statuses.clone());
+    }
+
+    /// Adds the features of a source that were recorded before and could not be read since. Their fingerprint is the same,
+    /// so no event is written. Does nothing if other features were recorded meanwhile.
+    pub(crate) async fn restore_features(&self, list: &Arc<FeatureList>) {
+        let mut writer = self.writer.lock().await;
+        let id = &list.summary.source;
+        let recorded = writer.inventory.source(id).and_then(|state| state.features);
+        if recorded != Some(list.summary.fingerprint) || writer.features.contains_key(id) {
+            return;
+        }
+        writer.features.insert(id.clone(), Arc::new(RecordedFeatures::with_list(list.clone())));
+        let environment = self.environment(&writer.definitions);
+        self.update_catalog_source(&mut writer, id, &environment);
         self.publish(&mut writer, self.snapshot.load().statuses.clone());
     }
 

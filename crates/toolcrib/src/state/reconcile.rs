@@ -9,6 +9,7 @@ use toolcrib_core::inventory::{Actor, Command, Inventory, Origin, reconcile};
 use toolcrib_core::{Code, Result, Source, SourceId};
 
 use super::State;
+use crate::registry::Precondition;
 use crate::store::ErrorSummary;
 
 impl State {
@@ -58,7 +59,7 @@ impl State {
                 self.store.remove_definitions(id, None).await?;
                 self.store.remove_source_status(id).await?;
             }
-            self.execute(command, Actor::config()).await?;
+            self.execute(&[command], Actor::config(), Precondition::NONE).await?;
         }
         let invalid = Arc::new(invalid);
         self.update_snapshot(|snapshot| snapshot.invalid_sources = invalid.clone());

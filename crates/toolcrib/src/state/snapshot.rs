@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use toolcrib_catalog::Catalog;
 use toolcrib_config::{ConfigDiagnostic, Override, overrides_from_env, resolve_settings};
@@ -22,6 +23,13 @@ use super::journal::Journal;
 use super::newer_records::NewerRecord;
 use crate::secret::resolve_variables;
 use crate::store::{ErrorSummary, JournalPosition, SourceStatus};
+
+/// Time after which prompts and resources of a source have been read, or have failed. With a margin: the connector ends at
+/// the timeout, and the result is recorded after it.
+pub(crate) fn list_timeout(source: &Source) -> Duration {
+    const MARGIN: Duration = Duration::from_secs(10);
+    source.settings.discovery_timeout().saturating_add(MARGIN)
+}
 
 /// Immutable state that readers see; replaced as a whole.
 ///
@@ -59,8 +67,8 @@ pub(crate) struct Snapshot {
 pub(crate) struct EnvironmentOverrides {
     /// Variables named `TOOLCRIB_SOURCE_…`.
     variables: Arc<[(String, String)]>,
-    /// `enabled` of the sources that refer to a variable for it.
-    enabled: Arc<BTreeMap<SourceId, bool>>,
+    /// `enabled` of the sources that refer to a variable for it, as long as no command says otherwise.
+    resolved_enabled: Arc<BTreeMap<SourceId, bool>>,
     /// Sources that only the environment declares, each with a state as if it had been declared.
     declared: Arc<BTreeMap<SourceId, (Arc<Source>, SourceState)>>,
 }
@@ -95,7 +103,7 @@ impl EnvironmentOverrides {
         });
         EnvironmentOverrides {
             variables: self.variables.clone(),
-            enabled: Arc::new(enabled.collect()),
+            resolved_enabled: Arc::new(enabled.collect()),
             declared: Arc::new(declared.collect()),
         }
     }
@@ -116,21 +124,19 @@ impl EnvironmentOverrides {
 
     /// Returns what the environment overrides of a source.
     pub(crate) fn get(&self, id: &SourceId) -> Option<Override> {
-        let referred = self.enabled.get(id).copied();
-        if self.variables.is_empty() && referred.is_none() {
+        if self.variables.is_empty() {
             return None;
         }
-        let by_variable = overrides_from_env(self.variables.iter().cloned(), [id]).by_source.remove(id);
-        if by_variable.is_none() && referred.is_none() {
-            return None;
-        }
-        let by_variable = by_variable.unwrap_or_default();
-        Some(Override { enabled: by_variable.enabled.or(referred), ..by_variable })
+        overrides_from_env(self.variables.iter().cloned(), [id]).by_source.remove(id)
     }
 
-    /// Whether a source is enabled in this process: the environment overrides the inventory's `enabled`.
+    /// Whether a source is enabled in this process: by its variable, else by the last command, else by its declaration.
     pub(crate) fn is_enabled(&self, id: &SourceId, state: &SourceState) -> bool {
-        self.get(id).and_then(|overrides| overrides.enabled).unwrap_or(state.enabled)
+        let by_variable = self.get(id).and_then(|overrides| overrides.enabled);
+        by_variable.unwrap_or_else(|| match self.resolved_enabled.get(id) {
+            Some(resolved) => state.switched.unwrap_or(*resolved),
+            None => state.enabled,
+        })
     }
 
     /// Whether the URL, the command or the token of a source is overridden, so that its discoveries hold for this process alone.
@@ -229,6 +235,21 @@ impl Snapshot {
         }
     }
 
+    /// Whether a source must be contacted for a reader that wants fresh lists: its tool list is not fresh, or the process
+    /// that discovered it ended before it had read prompts and resources.
+    pub(crate) fn is_due(&self, id: &SourceId, now: Timestamp) -> bool {
+        self.freshness(id, now) != Freshness::Fresh || self.has_unread_lists(id, now)
+    }
+
+    /// Whether prompts and resources of a source were not read to the end, and no process is reading them.
+    pub(crate) fn has_unread_lists(&self, id: &SourceId, now: Timestamp) -> bool {
+        let Some(source) = self.effective_sources.get(id) else { return false };
+        let pending_until = self.statuses.get(id).and_then(|status| status.lists_pending_until);
+        // A longer time than the maximum was stored before the wall clock was set back.
+        let latest = now.plus(list_timeout(source));
+        pending_until.is_some_and(|until| until <= now || until > latest)
+    }
+
     /// Whether a source's connection data (address, command, credentials) is known to have changed since its discovery.
     /// False if the current fingerprint is unknown because a reference cannot be resolved here: the list then stays as
     /// fresh as its age says.
@@ -253,14 +274,15 @@ impl Snapshot {
         status.failures > 0 && current.is_none_or(|current| status.attempted_fingerprint == Some(current))
     }
 
-    /// Returns the error for an unknown source, with a suggestion. Suggests the most similar name, or else the command
-    /// that lists all.
-    pub(crate) fn unknown_source_error(&self, name: &str) -> Error {
+    /// Returns the error for an unknown source, with a suggestion. Suggests the most similar name of those that
+    /// `is_visible` accepts, or else the command that lists all.
+    pub(crate) fn unknown_source_error(&self, name: &str, is_visible: impl Fn(&SourceId) -> bool) -> Error {
         // The missing source may be among the lost records of a damaged journal: report the damage instead.
         if let Err(damaged) = self.ensure_undamaged() {
             return damaged;
         }
-        let near = closest_match(name, self.inventory.sources().map(|(id, _)| id.as_str()));
+        let visible = self.inventory.sources().map(|(id, _)| id).filter(|id| is_visible(id));
+        let near = closest_match(name, visible.map(SourceId::as_str));
         let message = format!("no source named `{name}`");
         match near {
             Some(near) => Error::new(Code::NotFound, format!("{message}; did you mean `{near}`?")),

@@ -10,14 +10,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
-use toolcrib_core::features::FeatureList;
+use toolcrib_core::features::{FeatureList, FeatureSummary};
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::manifest::PackedManifest;
 use toolcrib_core::{Code, Result, ResultExt, Source, SourceId};
 
 use super::{
-    CacheCount, CallCount, Commit, CommitOutcome, DiscoveryCheck, Lease, MAX_CHECKS_PER_SOURCE, SourceStatus, Store,
-    StoredRecord, UsageCounts,
+    CacheCount, CallCount, Commit, CommitOutcome, DiscoveryCheck, Lease, MAX_CHECKS_PER_SOURCE, Measurement,
+    SourceStatus, Store, StoredRecord, UsageCounts,
 };
 
 /// A [`Store`] in memory.
@@ -91,8 +91,12 @@ impl Store for MemoryStore {
     }
 
     async fn put_features(&self, features: &FeatureList) -> Result<()> {
-        self.lock_for_write().features.insert(features.fingerprint, features.clone());
+        self.lock_for_write().features.insert(features.summary.fingerprint, features.clone());
         Ok(())
+    }
+
+    async fn feature_summaries(&self, fingerprints: &[Fingerprint]) -> Result<Vec<FeatureSummary>> {
+        Ok(self.features(fingerprints).await?.into_iter().map(|features| features.summary).collect())
     }
 
     async fn features(&self, fingerprints: &[Fingerprint]) -> Result<Vec<FeatureList>> {
@@ -200,15 +204,22 @@ impl MemoryState {
         if head != commit.expected_head {
             return CommitOutcome::Conflict;
         }
-        if let Some((check, status)) = commit.check {
-            if self.statuses.get(&check.source).is_some_and(|newest| newest.supersedes(status, commit.at)) {
+        if let Some(Measurement { source, status, check }) = commit.measurement {
+            if self.statuses.get(source).is_some_and(|newest| newest.supersedes(status, commit.at)) {
                 return CommitOutcome::Superseded;
             }
+            let stored = self.statuses.get(source).filter(|stored| stored.started_at == status.started_at);
+            let status = match (check, stored) {
+                (None, Some(stored)) => stored.clone().with_lists(status),
+                (Some(_), _) | (None, None) => status.clone(),
+            };
             // The status replaces the one before; the list of checks grows at the front. Leases are stored apart.
-            let status = SourceStatus { discovering_until: None, ..status.clone() };
-            self.statuses.insert(check.source.clone(), status);
-            let checks = self.checks.entry(check.source.clone()).or_default();
-            checks.push_front(check.clone());
+            let status = SourceStatus { discovering_until: None, ..status };
+            self.statuses.insert(source.clone(), status);
+            let checks = self.checks.entry(source.clone()).or_default();
+            if let Some(check) = check {
+                checks.push_front(check.clone());
+            }
             checks.truncate(MAX_CHECKS_PER_SOURCE);
         }
         self.journal.extend(records);

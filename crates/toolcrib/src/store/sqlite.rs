@@ -24,7 +24,7 @@ use async_trait::async_trait;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteSynchronous};
 use sqlx::{ConnectOptions, SqliteConnection};
 use tokio::time::Instant;
-use toolcrib_core::features::FeatureList;
+use toolcrib_core::features::{FeatureList, FeatureSummary};
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::manifest::PackedManifest;
 use toolcrib_core::{Result, Source, SourceId};
@@ -203,6 +203,10 @@ impl Store for SqliteStore {
 
     async fn put_features(&self, features: &FeatureList) -> Result<()> {
         with_connection!(self.writer, content::put_features, features)
+    }
+
+    async fn feature_summaries(&self, fingerprints: &[Fingerprint]) -> Result<Vec<FeatureSummary>> {
+        with_connection!(self.reader, content::load_feature_summaries, fingerprints)
     }
 
     async fn features(&self, fingerprints: &[Fingerprint]) -> Result<Vec<FeatureList>> {

@@ -181,12 +181,18 @@ async fn credentials_take_name_place_and_token_url_from_the_document() {
     let none = "the document names no API key for `GET /pets/{id}`; set `name` and `in` under `api_key`";
     let error = call(document(json!({}), None), json!({ "api_key": "s3cret" })).await.unwrap_err();
     assert_eq!(error, (Code::ConfigInvalid, none.to_owned()));
-    let two = document(json!({ "a": key("x"), "b": key("y") }), Some(json!([{ "a": [] }, { "b": [] }])));
-    let several = "the document names several security schemes for `GET /pets/{id}`: `a`, `b`; choose one with \
-                   `auth: { schemes: { a: … } }`";
-    assert_eq!(call(two, json!({ "api_key": "s3cret" })).await.unwrap_err(), (Code::ConfigInvalid, several.to_owned()));
-    let no_flow = "the document names no token URL of the client credentials flow for `GET /pets/{id}`; set `token_url` \
-                   under `oauth2`";
+    let keys = || json!({ "a": key("x"), "b": key("y"), "t": { "type": "http", "scheme": "bearer" } });
+    let alternatives = json!([{ "t": [] }, { "b": [] }, { "a": [] }]);
+    call(document(keys(), Some(alternatives)), json!({ "api_key": "s3cret" })).await.unwrap();
+    assert_eq!(server.request_lines().last().unwrap(), "GET /v1/pets/1?y=s3cret");
+    let both = document(keys(), Some(json!([{ "a": [], "b": [] }])));
+    let several = "the document names several security schemes for `GET /pets/{id}`: `a`, `b`; set the credentials of \
+                   each that is needed: `auth: { schemes: { a: …, b: … } }`";
+    assert_eq!(
+        call(both, json!({ "api_key": "s3cret" })).await.unwrap_err(),
+        (Code::ConfigInvalid, several.to_owned())
+    );
+    let no_flow = "the document names no token URL for `GET /pets/{id}`; set `token_url` under `oauth2`";
     assert_eq!(call(document(json!({}), None), client).await.unwrap_err(), (Code::ConfigInvalid, no_flow.to_owned()));
 }
 

@@ -90,8 +90,13 @@ fn order_step_with(fields: Value) -> Value {
 
 /// Opens a registry with the API `shop`, with these settings, and the workflow source `errands`.
 async fn open_shop_with_workflow(server: &LoopbackServer, workflow: &Value, settings: Value) -> OpenApiTestRegistry {
+    open_api_with_workflow(&shop_document(server), workflow, settings).await
+}
+
+/// Opens a registry with the API of a document as `shop`, and the workflow source `errands`.
+async fn open_api_with_workflow(document: &Value, workflow: &Value, settings: Value) -> OpenApiTestRegistry {
     let home = tempfile::tempdir().unwrap();
-    std::fs::write(home.path().join("api.json"), shop_document(server).to_string()).unwrap();
+    std::fs::write(home.path().join("api.json"), document.to_string()).unwrap();
     std::fs::write(home.path().join("flow.json"), workflow.to_string()).unwrap();
     let mut api = json!({ "openapi": "api.json" });
     api.as_object_mut().unwrap().extend(settings.as_object().unwrap().clone());

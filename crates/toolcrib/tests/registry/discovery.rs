@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use toolcrib::core::freshness::Freshness;
-use toolcrib::core::inventory::Actor;
+use toolcrib::core::inventory::{Actor, Command};
 use toolcrib::refresh::RefreshStatus;
 use toolcrib::registry::{DiscoveryStatus, HistoryQuery, RegistryNotice, SourceHealth};
 use toolcrib::store::SourceTransition;
@@ -303,12 +303,29 @@ async fn a_host_can_record_tools_one_by_one() {
     let unknown = fixture.registry.record_tool(&id("hub"), raw(tool_json("x", "x"))).await.unwrap_err();
     assert_eq!(unknown.code, Code::NotFound);
 
-    // Concurrent reports lose none.
-    let many = (0..8).map(|number| record(tool_json(&format!("t{number}"), "Numbered")));
-    for outcome in futures_util::future::join_all(many).await {
-        assert_eq!(outcome.unwrap().status, RefreshStatus::Success);
-    }
-    assert_eq!(cached_tools(&fixture).len(), 10);
+    // A disabled source keeps its tools.
+    fixture.registry.execute(Command::Disable(id("git")), Actor::new("cli")).await.unwrap();
+    assert_eq!(record(tool_json("log", "Logs")).await.unwrap().added, ["git__log"]);
+    fixture.registry.execute(Command::Enable(id("git")), Actor::new("cli")).await.unwrap();
+    assert_eq!(cached_tools(&fixture), ["git__log", "git__push", "git__tag"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn concurrently_recorded_tools_are_all_kept() {
+    let git = ScriptedSource::new(["discovered"]);
+    let fixture = open(&[("git", &git)]).await;
+    let other = fixture.open_again("sources: { git: { command: scripted } }").await;
+    let registries = [&fixture.registry, &other];
+    let record = async |number: usize| {
+        let tool = serde_json::value::to_raw_value(&tool_json(&format!("t{number:02}"), "Numbered")).unwrap();
+        registries[number % 2].record_tool(&id("git"), tool).await.unwrap()
+    };
+    let outcomes = futures_util::future::join_all((0..32).map(record)).await;
+    assert!(outcomes.iter().all(|outcome| outcome.added.len() == 1), "{outcomes:?}");
+    let expected: Vec<String> = (0..32).map(|number| format!("git__t{number:02}")).collect();
+    let reader = fixture.open_again("sources: { git: { command: scripted } }").await;
+    assert_eq!(cached_tools(&reader), expected);
+    assert_eq!(fixture.journal_len().await, 33, "the declaration, and an event for each tool");
 }
 
 #[tokio::test(start_paused = true)]

@@ -32,7 +32,7 @@ async fn a_long_journal_is_searched_page_by_page() {
             at: Timestamp(1),
             actor: &actor,
             events: &events,
-            check: None,
+            measurement: None,
         })
         .await
         .unwrap();

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
+use toolcrib::core::access::Role;
 use toolcrib::core::freshness::Freshness;
 use toolcrib::core::inventory::{Actor, Command};
 use toolcrib::registry::{ListHints, RegistryNotice};
@@ -186,11 +187,14 @@ async fn an_invalidation_during_a_discovery_is_not_lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn hidden_tools_are_not_counted() {
+async fn denied_and_hidden_tools_are_counted_for_administrators_alone() {
     let git = ScriptedSource::new(["add", "push", "secret"]);
     let yaml = "sources: { git: { command: x, tools: { secret: hide, push: deny } } }";
     let fixture = open_yaml(yaml, &[("git", &git)]).await;
     list_tools(&fixture).await;
-    assert_eq!(fixture.source_view("git").tool_count, 2);
+    assert_eq!(fixture.source_view("git").tool_count, 3);
+    assert_eq!(fixture.sources().get_for(&agent(), &id("git")).unwrap().tool_count, 1);
+    let stats = |principal| fixture.statistics_for(&principal).totals().tool_count;
+    assert_eq!((stats(agent()), stats(agent().with_role(Role::Admin))), (1, 3));
     assert!(fixture.call("git__secret", json!({})).caller(agent()).await.is_err());
 }

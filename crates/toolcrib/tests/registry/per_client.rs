@@ -1,6 +1,7 @@
 //! `lifecycle: per_client`: each client connection has its own server process, which ends with it.
 #![cfg(target_os = "linux")]
 
+use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 use toolcrib::core::inventory::{Actor, Command};
 use toolcrib::registry::ConnectionState;
@@ -54,6 +55,19 @@ async fn each_client_has_its_own_server_until_it_disconnects() {
     assert_eq!(started_pids(&fixture).len(), 2);
     fixture.registry.clone().close().await;
     wait_until("closing ends the rest", || !is_running(&pids[1])).await;
+}
+
+#[tokio::test]
+async fn the_server_of_one_client_sees_its_extensions() {
+    let extensions = json!({"io.modelcontextprotocol/ui": {"mimeTypes": ["text/html;profile=mcp-app"]}});
+    let options = CallContext { extensions: Some(to_raw_value(&extensions).unwrap().into()), ..client_options(1) };
+    for (lifecycle, expected) in [("per_client", &extensions), ("transient", &extensions), ("shared", &Value::Null)] {
+        let fixture = open_scripted(&["--with", "capabilities"], json!({ "lifecycle": lifecycle })).await;
+        let output = fixture.call("s__capabilities", json!({})).context(options.clone()).caller(agent()).await.unwrap();
+        let capabilities: Value = serde_json::from_str(&output_text(&output)).unwrap();
+        assert_eq!(&capabilities["extensions"], expected, "{lifecycle}");
+        assert_eq!(capabilities["sampling"], json!({}), "{lifecycle}");
+    }
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use toolcrib::core::freshness::Freshness;
 use toolcrib::core::inventory::{Actor, Command};
 use toolcrib::core::source::{SourceKind, SourceSettings, StdioSource};
 use toolcrib::refresh::RefreshStatus;
-use toolcrib::registry::{DiscoveryStatus, HistoryQuery, RegistryNotice};
+use toolcrib::registry::{DiscoveryStatus, EnableTarget, EnabledState, HistoryQuery, RegistryNotice};
 use toolcrib::testkit::ScriptedSource;
 use toolcrib::{Code, Refresh, Registry, RegistryOptions, Source};
 
@@ -326,4 +326,40 @@ async fn a_document_with_an_untrusted_server_is_rejected() {
     document("http://127.0.0.1:9/v2");
     assert_eq!(refresh().await.error, None);
     registry.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_command_beats_a_reference_in_enabled_until_that_is_edited() {
+    let yaml = |default: &str| {
+        format!("sources: {{ git: {{ command: x, enabled: '${{env:TOOLCRIB_TEST_UNSET:-{default}}}' }} }}")
+    };
+    let git = ScriptedSource::new(["push"]);
+    let fixture = open_yaml(&yaml("true"), &[("git", &git)]).await;
+    let is_enabled = |registry: &Registry| registry.sources().get(&id("git")).unwrap().enabled;
+    let switch = async |registry: &Registry, state| {
+        let target = EnableTarget::Source(id("git"));
+        registry.sources().set_enabled(target, state, Actor::new("cli")).await.unwrap().changed
+    };
+    assert!(is_enabled(&fixture));
+    assert!(switch(&fixture, EnabledState::Disabled).await);
+    assert!(!is_enabled(&fixture));
+    let version = fixture.inventory().version;
+    let again = fixture.open_again(&yaml("true")).await;
+    assert_eq!((is_enabled(&again), again.inventory().version), (false, version), "an unchanged file changes nothing");
+    let exported = &again.sources().declarations()[0].1.settings;
+    assert_eq!((exported.enabled, exported.references.len()), (Some(false), 0));
+
+    let edited = fixture.open_again(&yaml("false")).await;
+    assert!(!is_enabled(&edited) && switch(&edited, EnabledState::Enabled).await && is_enabled(&edited));
+    assert!(!switch(&edited, EnabledState::Enabled).await, "no event without a change");
+    assert!(is_enabled(&fixture.open_again(&yaml("false")).await));
+    assert!(is_enabled(&fixture.open_again(&yaml("true")).await), "by the reference");
+    assert!(!is_enabled(&fixture.open_again("sources: { git: { command: x, enabled: false } }").await));
+    assert!(is_enabled(&fixture.open_again("sources: { git: { command: x } }").await));
+    // The environment of a process beats both.
+    let variable = ("TOOLCRIB_SOURCE_GIT_ENABLED".to_owned(), "false".to_owned());
+    let options = RegistryOptions { environment: vec![variable], ..fixture.options.clone() };
+    let overridden = fixture.open_again_with(&yaml("true"), options).await;
+    assert!(switch(&overridden, EnabledState::Disabled).await && switch(&overridden, EnabledState::Enabled).await);
+    assert!(!is_enabled(&overridden));
 }

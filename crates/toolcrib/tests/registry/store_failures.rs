@@ -8,8 +8,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde_json::json;
 use toolcrib::config::Config;
-use toolcrib::core::features::FeatureList;
+use toolcrib::core::features::{FeatureList, FeatureSummary, OfferedFeatures};
 use toolcrib::core::fingerprint::Fingerprint;
+use toolcrib::core::freshness::Freshness;
 use toolcrib::core::inventory::{Actor, Command, Event};
 use toolcrib::core::manifest::PackedManifest;
 use toolcrib::core::{Error, Result, Timestamp};
@@ -37,8 +38,12 @@ struct FailingStore {
     records_fail: AtomicBool,
     /// The journal reads as empty.
     journal_empty: AtomicBool,
+    /// A commit fails after it was written.
+    commit_is_ambiguous: AtomicBool,
     /// Writing a manifest never finishes.
     manifests_hang: AtomicBool,
+    /// A source is invalidated when its prompts and resources are written.
+    invalidates: AtomicBool,
 }
 
 impl FailingStore {
@@ -63,7 +68,11 @@ impl Store for FailingStore {
     }
     async fn commit(&self, commit: Commit<'_>) -> Result<CommitOutcome> {
         self.check_space()?;
-        self.store.commit(commit).await
+        let outcome = self.store.commit(commit).await;
+        if self.commit_is_ambiguous.load(Ordering::SeqCst) {
+            return Err(Error::new(Code::StoreUnavailable, "the connection was lost"));
+        }
+        outcome
     }
     async fn put_manifest(&self, manifest: &PackedManifest) -> Result<()> {
         if self.manifests_hang.load(Ordering::SeqCst) {
@@ -76,7 +85,13 @@ impl Store for FailingStore {
         self.store.manifests(fingerprints).await
     }
     async fn put_features(&self, features: &FeatureList) -> Result<()> {
+        if self.invalidates.load(Ordering::SeqCst) {
+            self.store.invalidate(&features.summary.source).await?;
+        }
         self.store.put_features(features).await
+    }
+    async fn feature_summaries(&self, fingerprints: &[Fingerprint]) -> Result<Vec<FeatureSummary>> {
+        self.store.feature_summaries(fingerprints).await
     }
     async fn features(&self, fingerprints: &[Fingerprint]) -> Result<Vec<FeatureList>> {
         self.store.features(fingerprints).await
@@ -207,6 +222,21 @@ async fn counting_tokens_does_not_wait_for_the_store() {
     assert!(fixture.unrestricted_catalog().sources().all(|part| part.segment.has_token_counts()));
 }
 
+/// Regression: recording prompts and resources discarded an invalidation that happened meanwhile.
+#[tokio::test(start_paused = true)]
+async fn an_invalidation_while_lists_are_recorded_is_not_lost() {
+    let git = ScriptedSource::new(["push"]);
+    git.set_features(OfferedFeatures { instructions: Some("Use it.".into()), ..OfferedFeatures::default() });
+    git.set_list_delay(Duration::from_secs(5));
+    let (fixture, store) = open_failing(&git).await;
+    store.invalidates.store(true, Ordering::SeqCst);
+    list_tools(&fixture).await;
+    assert_eq!(fixture.source_view("git").freshness, Freshness::Fresh);
+    fixture.refresher().wait_for_pending_lists(Duration::from_secs(60)).await;
+    assert_eq!(fixture.sources().get(&id("git")).unwrap().instructions.as_deref(), Some("Use it."));
+    assert_eq!(fixture.source_view("git").freshness, Freshness::Stale);
+}
+
 /// The disk fills up between the response of the source and the write.
 #[tokio::test(start_paused = true)]
 async fn a_disk_that_fills_up_during_a_discovery_keeps_the_old_list() {
@@ -280,7 +310,7 @@ async fn a_lost_journal_is_read_from_memory_to_its_end() {
             at: Timestamp(1),
             actor: &actor,
             events: &events,
-            check: None,
+            measurement: None,
         })
         .await
         .unwrap();
@@ -295,4 +325,27 @@ async fn a_lost_journal_is_read_from_memory_to_its_end() {
     );
     assert_eq!(registry.history().page(&HistoryQuery::after(0)).await.unwrap().next_after, None);
     registry.close().await;
+}
+
+#[tokio::test]
+async fn a_declaration_that_was_written_though_the_store_failed_keeps_its_definition() {
+    let store = Arc::new(FailingStore::default());
+    let open = || {
+        let options = RegistryOptions { store: Some(store.clone()), ..RegistryOptions::default() };
+        Registry::open(Config::default(), options)
+    };
+    let declared = |title: &str| {
+        let yaml = format!("sources: {{ away: {{ url: 'http://127.0.0.1:1', title: {title} }} }}");
+        let mut config = Config::read(&yaml, "toolcrib.yaml", std::path::Path::new("/")).unwrap();
+        config.sources.remove(0).source.unwrap()
+    };
+    let registry = open().await.unwrap();
+    registry.sources().declare_lazily(&declared("First"), Actor::new("test")).await.unwrap();
+    store.commit_is_ambiguous.store(true, Ordering::SeqCst);
+    let error = registry.sources().declare_lazily(&declared("Second"), Actor::new("test")).await.unwrap_err();
+    assert_eq!(error.code, Code::StoreUnavailable);
+    store.commit_is_ambiguous.store(false, Ordering::SeqCst);
+    let other = open().await.unwrap();
+    let declaration = other.sources().declaration(&id("away")).unwrap();
+    assert_eq!(declaration.settings.title.as_deref(), Some("Second"));
 }

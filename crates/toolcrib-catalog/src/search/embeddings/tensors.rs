@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use serde::Deserialize;
-use toolcrib_core::error::{Code, Error, Result, ResultExt};
+use toolcrib_core::error::{Error, Result};
 
 use super::model::unusable_error;
 
@@ -13,6 +13,9 @@ const VECTOR_NAMES: [&str; 4] = ["embeddings", "embedding.weight", "embeddings.w
 const MAPPING_NAME: &str = "mapping";
 /// Maximum number of dimensions; models with more are not static embeddings.
 const MAX_DIMENSIONS: usize = 4096;
+
+/// Maximum absolute value in a vector; usual ones are below 100.
+const MAX_VALUE: f32 = 1e9;
 
 /// The vectors of a model.
 #[derive(Debug)]
@@ -39,13 +42,11 @@ impl Vectors {
         let length = usize::try_from(u64::from_le_bytes(*length)).map_err(|_| truncated_error())?;
         let header = rest.get(..length).ok_or_else(truncated_error)?;
         let data = &rest[length..];
-        let mut header: HashMap<String, serde_json::Value> =
-            serde_json::from_slice(header).context(Code::ConfigInvalid, "parse the header of `model.safetensors`")?;
+        let mut header: HashMap<String, serde_json::Value> = serde_json::from_slice(header).map_err(malformed_error)?;
         header.remove("__metadata__");
         let mut tensors: HashMap<String, TensorHeader> = HashMap::new();
         for (name, value) in header {
-            let tensor = serde_json::from_value(value);
-            tensors.insert(name, tensor.context(Code::ConfigInvalid, "parse the header of `model.safetensors`")?);
+            tensors.insert(name, serde_json::from_value(value).map_err(malformed_error)?);
         }
         let named = VECTOR_NAMES.iter().find_map(|name| tensors.get(*name));
         let matrices = tensors.iter().filter(|(_, tensor)| tensor.shape.len() == 2);
@@ -63,6 +64,9 @@ impl Vectors {
             }
             _ => return Err(unusable_error("the shape of its tensor does not match its values")),
         };
+        if values.iter().all(|value| *value == 0.0) {
+            return Err(unusable_error("its vectors are all zero or not finite"));
+        }
         let mapping = tensors.get(MAPPING_NAME).map(|tensor| read_mapping(tensor, data)).transpose()?;
         Ok(Vectors { values, dimensions, mapping })
     }
@@ -77,12 +81,12 @@ impl Vectors {
 fn read_values(tensor: &TensorHeader, data: &[u8]) -> Result<Vec<f32>> {
     let bytes = tensor_bytes(tensor, data)?;
     Ok(match tensor.dtype.as_str() {
-        "F32" => chunks(bytes).map(f32::from_le_bytes).map(finite_or_zero).collect(),
-        "F64" => chunks(bytes).map(|bytes| finite_or_zero(f64::from_le_bytes(bytes) as f32)).collect(),
+        "F32" => chunks(bytes).map(f32::from_le_bytes).map(bounded_or_zero).collect(),
+        "F64" => chunks(bytes).map(|bytes| bounded_or_zero(f64::from_le_bytes(bytes) as f32)).collect(),
         "F16" => chunks(bytes).map(|bytes| decode_half(u16::from_le_bytes(bytes))).collect(),
         "BF16" => {
             let widen = |bytes| f32::from_bits(u32::from(u16::from_le_bytes(bytes)) << 16);
-            chunks(bytes).map(widen).map(finite_or_zero).collect()
+            chunks(bytes).map(widen).map(bounded_or_zero).collect()
         }
         "I8" => bytes.iter().map(|byte| f32::from(byte.cast_signed())).collect(),
         other => {
@@ -126,8 +130,13 @@ fn decode_half(bits: u16) -> f32 {
     }
 }
 
-fn finite_or_zero(value: f32) -> f32 {
-    if value.is_finite() { value } else { 0.0 }
+/// Returns 0 for values that are not finite, or so large that sums of their products would not be.
+fn bounded_or_zero(value: f32) -> f32 {
+    if value.abs() <= MAX_VALUE { value } else { 0.0 }
+}
+
+fn malformed_error(error: serde_json::Error) -> Error {
+    unusable_error(&format!("the header of `model.safetensors` is malformed: {error}"))
 }
 
 fn truncated_error() -> Error {
@@ -136,6 +145,8 @@ fn truncated_error() -> Error {
 
 #[cfg(test)]
 mod tests {
+    use toolcrib_core::error::Code;
+
     use super::*;
 
     fn file(header: &str, values: &[u8]) -> Vec<u8> {
@@ -193,6 +204,8 @@ mod tests {
             file(&header("I8", "[2,2]", 9), &[0; 4]),
             file("{}", &[]),
             file(r#"{"embeddings":1}"#, &[]),
+            file(&header("F32", "[2,2]", 16), &[f32::NAN.to_le_bytes(); 4].concat()),
+            file(&header("F32", "[2,2]", 16), &[f32::MAX.to_le_bytes(); 4].concat()),
         ] {
             assert_eq!(Vectors::parse(&bytes).unwrap_err().code, Code::ConfigInvalid);
         }

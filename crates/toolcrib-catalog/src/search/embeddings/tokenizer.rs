@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use serde::Deserialize;
 use serde_json::Value;
-use toolcrib_core::error::{Code, Result, ResultExt};
+use toolcrib_core::error::Result;
 
 use super::model::unusable_error;
 
@@ -67,8 +67,8 @@ struct TokenizerModel {
 impl Tokenizer {
     /// Parses `tokenizer.json`; `CONFIG_INVALID` for an unknown kind.
     pub(super) fn parse(text: &str) -> Result<Tokenizer> {
-        let TokenizerFile { model } =
-            serde_json::from_str(text).context(Code::ConfigInvalid, "parse the tokenizer of the embedding model")?;
+        let TokenizerFile { model } = serde_json::from_str(text)
+            .map_err(|error| unusable_error(&format!("`tokenizer.json` is malformed: {error}")))?;
         let malformed = || unusable_error("the vocabulary of its tokenizer is malformed");
         // Old files do not name the kind; only Unigram has a list.
         let kind = match (model.kind.as_deref(), &model.vocab) {
@@ -245,6 +245,8 @@ fn printable_byte(byte: u8) -> char {
 
 #[cfg(test)]
 mod tests {
+    use toolcrib_core::error::Code;
+
     use super::*;
 
     fn check(tokenizer: &str, text: &str, expected: &[u32]) {

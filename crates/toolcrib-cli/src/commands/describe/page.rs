@@ -6,6 +6,7 @@
 use serde_json::Value;
 use toolcrib::catalog::ToolStatus;
 use toolcrib::core::Timestamp;
+use toolcrib::core::json::parse_exact;
 use toolcrib::core::policy::Verdict;
 use toolcrib::core::text::{sanitize, sanitize_truncated};
 use toolcrib::core::tool::{TaskMode, ToolNote};
@@ -48,7 +49,7 @@ pub(crate) fn render_tool(view: &ToolView, full: bool) -> String {
     text.push_str(&format!("\n{}\n", indent(&description.join("\n"), "  ")));
     // Arguments, from the schema.
     let schema = if full { view.input_schema() } else { &listing.input_schema };
-    let schema: Value = serde_json::from_str(schema.get()).unwrap_or_default();
+    let schema: Value = parse_exact(schema.get()).unwrap_or_default();
     text.push_str(&format!("\n  {}\n", color::bold("Arguments")));
     text.push_str(&render_arguments(&schema, view.tool.notes.contains(&ToolNote::NoSchema)));
     let notes: Vec<String> = page_notes(view, full).iter().map(|note| format!("  note: {note}\n")).collect();
@@ -141,11 +142,13 @@ fn present_rows(view: &ToolView) -> Rows {
         ("hints", annotation_hints(view)),
         ("request", request_line(&execution)),
         ("address", sanitize_truncated(execution.url_template.as_deref().unwrap_or_default(), 300)),
+        ("query", sanitize_truncated(&query_line(&execution), 300)),
         ("headers", sanitize_truncated(&header_lines(&execution), 1_000)),
         ("body", sanitize_truncated(&body_line(&execution), 300)),
         mode_row,
         ("task", task_text(&execution)),
         ("auth", sanitize_truncated(&auth, 200)),
+        ("problem", sanitize_truncated(&auth_error(&execution), 300)),
         ("status", status.to_owned()),
         ("tags", sanitize_truncated(&view.tags().join(", "), 200)),
         ("calls", call_summary(view)),
@@ -165,6 +168,20 @@ fn task_text(execution: &ExecutionView) -> String {
         Some(TaskMode::Optional) => "optional: called without one".to_owned(),
         Some(TaskMode::Forbidden) | None => String::new(),
     }
+}
+
+/// Returns the parameters that a call adds to the query besides its arguments: credentials, as references.
+fn query_line(execution: &ExecutionView) -> String {
+    let query = execution.request.iter().flat_map(|request| &request.query);
+    let is_argument = |value: &str| value.starts_with('{') && value.ends_with('}');
+    let parameters = query.filter_map(|(name, value)| Some((name, value.as_str()?)));
+    let parameters = parameters.filter(|(_, value)| !is_argument(value));
+    parameters.map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join("&")
+}
+
+/// Returns why no credentials can be sent; empty if there is no reason.
+fn auth_error(execution: &ExecutionView) -> String {
+    execution.request.as_ref().and_then(|request| request.auth_error.clone()).unwrap_or_default()
 }
 
 /// Returns the headers of the request that a call sends, with references instead of credentials.
@@ -241,6 +258,28 @@ mod tests {
     use toolcrib::{Registry, RegistryOptions, SourceId};
 
     use super::*;
+
+    #[tokio::test]
+    async fn an_api_operation_shows_keys_in_the_query_and_missing_ones() {
+        let text = "sources: { shop: { openapi: shop.yaml, auth: { api_key: '${env:KEY}' } } }";
+        let config = Config::read(text, "toolcrib.yaml", Path::new("/p")).unwrap();
+        let registry = Registry::open(config, RegistryOptions::default()).await.unwrap();
+        let key = |name: &str| json!({ "scheme": name, "kind": { "api_key": { "name": name, "place": "query" } } });
+        let tool = |name: &str, security: serde_json::Value| {
+            let backing = json!({ "execution": { "mode": "sync_http", "method": "GET", "server": "https://x",
+                "path": "/r", "security": security } });
+            let tool = json!({ "name": name, "inputSchema": { "type": "object" }, "x-toolcrib-backing": backing });
+            to_raw_value(&tool).unwrap()
+        };
+        let tools = vec![tool("one", json!([[key("a")], [key("b")]])), tool("both", json!([[key("a"), key("b")]]))];
+        let id = SourceId::parse("shop").unwrap();
+        registry.sources().record_tools(&id, tools).await.unwrap();
+        let page = |name: &str| render_tool(&registry.tool(name).unwrap(), false);
+        let (one, both) = (page("shop__one"), page("shop__both"));
+        registry.close().await;
+        assert!(one.contains("query     a=${env:KEY}\n") && !one.contains("problem"), "{one}");
+        assert!(both.contains("problem   the document names several security schemes for `GET /r`"), "{both}");
+    }
 
     #[tokio::test]
     async fn an_api_operation_shows_its_request() {

@@ -103,6 +103,45 @@ fn credentials_without_a_scheme_go_with_every_operation_that_is_not_public() {
 }
 
 #[test]
+fn an_unnamed_key_satisfies_the_first_alternative_that_needs_nothing_else() {
+    let auth = Auth::ApiKey { name: String::new(), location: KeyLocation::Header, value: "v".into() };
+    let credentials = SourceCredentials::Always(auth);
+    let header = || key_requirement("head", KeyLocation::Header);
+    let query = || key_requirement("query", KeyLocation::Query);
+    let bearer = || requirement("b", SecurityScheme::Bearer);
+    for (security, expected) in [
+        (vec![vec![header()], vec![query()]], "a=1 x-head: v"),
+        (vec![vec![query()], vec![header()]], "a=1&X-query=v"),
+        (vec![vec![bearer()], vec![query()]], "a=1&X-query=v"),
+        (vec![vec![header(), query()], vec![query()]], "a=1&X-query=v"),
+        (vec![vec![header(), bearer()], vec![query()]], "a=1&X-query=v"),
+        (vec![vec![header(), bearer()]], "a=1 x-head: v"),
+        (vec![vec![header()], vec![]], "a=1 x-head: v"),
+        (vec![vec![bearer()], vec![]], "a=1"),
+    ] {
+        let selected = select_auth(&operation(security.clone()), &credentials).unwrap();
+        assert_eq!(render_request(&selected.values).unwrap(), expected, "{security:?}");
+    }
+    let message = |operation: Operation| {
+        let error = select_auth(&operation, &credentials).unwrap_err();
+        assert_eq!(error.code, Code::ConfigInvalid);
+        error.message
+    };
+    let several = "the document names several security schemes for `GET /x`: `head`, `query`; set the credentials of \
+                   each that is needed";
+    assert_eq!(
+        message(operation(vec![vec![header(), query()]])),
+        format!("{several}: `auth: {{ schemes: {{ head: …, query: … }} }}`")
+    );
+    let undeclared = Operation { declared_schemes: vec![header(), query()], ..operation(vec![]) };
+    assert_eq!(message(undeclared), format!("{several}: `auth: {{ schemes: {{ head: … }} }}`"));
+    assert_eq!(
+        message(operation(vec![vec![bearer()]])),
+        "the document names no API key for `GET /x`; set `name` and `in` under `api_key`"
+    );
+}
+
+#[test]
 fn missing_credentials_are_described_as_in_the_document() {
     let required =
         vec![vec![key_requirement("key", KeyLocation::Header), requirement("login", SecurityScheme::Oauth2)]];

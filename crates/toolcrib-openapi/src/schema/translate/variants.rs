@@ -7,104 +7,146 @@
 //!
 //! The constants make the discriminator visible to agents and to validators that do not know the keyword. `oneOf`
 //! becomes `anyOf`: variants of real documents overlap, and such a value must not be rejected.
+//!
+//! A schema with a `discriminator` and without `oneOf` has those as its variants that extend it. A value that selects
+//! none of them is valid if the schema itself accepts it: documents do not name every value.
+
+use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value, json};
-use toolcrib_schema::reference_text;
+use toolcrib_schema::{definition_reference, reference_text};
 
 use super::super::super::document_set::NodeRef;
-use super::super::BYTES_PER_WORK;
-use super::Translation;
-
-/// Maximum number of entries of a `mapping` that are read.
-const MAX_MAPPING_ENTRIES: usize = 1_000;
-
-/// Discriminator of a list of variants.
-struct Discriminator<'a> {
-    /// Property whose value selects the variant.
-    property: &'a str,
-    /// Values of the property by the schema that they select.
-    mapping: Vec<(&'a str, *const Value)>,
-}
+use super::super::discriminator::{Variant, VariantOrigin, is_union};
+use super::super::{DefinitionForm, DefinitionTarget};
+use super::{Translation, allow_null, description_entry, is_nullable};
 
 impl<'a> Translation<'_, 'a> {
     /// Translates a non-empty list of variants.
-    pub(super) fn translate_variants(
-        &mut self,
-        value: &'a Value,
-        fields: &'a Map<String, Value>,
-        node: NodeRef<'a>,
-        depth: usize,
-    ) -> Option<Value> {
+    pub(super) fn translate_variants(&mut self, value: &'a Value, node: NodeRef<'a>, depth: usize) -> Option<Value> {
         let items = value.as_array().filter(|items| !items.is_empty())?;
-        let discriminator = fields.get("discriminator").and_then(|value| self.read_discriminator(value, node));
-        let variants = items.iter().map(|value| {
-            let variant = NodeRef { value, ..node };
-            let translated = self.translate(variant, depth + 1);
-            match &discriminator {
-                Some(discriminator) => self.add_discriminator(discriminator, variant, translated),
+        let translated: Vec<Value> =
+            items.iter().map(|value| self.translate(NodeRef { value, ..node }, depth + 1)).collect();
+        let mut variants: Vec<Option<Variant<'a>>> = Vec::with_capacity(items.len());
+        for value in items {
+            variants.push(self.translator.find_variant(NodeRef { value, ..node }));
+        }
+        let discriminator = match node.value.get("discriminator") {
+            Some(_) => self.translator.read_discriminator(node),
+            None => self.translator.inherited_discriminator(&variants),
+        };
+        let Some(discriminator) = discriminator else { return Some(translated.into()) };
+        let origin = VariantOrigin::Union;
+        let selections = self.translator.select_variants(&discriminator, &variants, &origin, self.direction);
+        let restricted = translated.into_iter().zip(selections).map(|(translated, selection)| {
+            match values_schema(selection.values).filter(|_| !selection.is_declared) {
+                Some(schema) => with_property(discriminator.property, schema, translated),
                 None => translated,
             }
         });
-        Some(variants.collect())
+        Some(restricted.collect())
     }
 
-    /// Reads a Discriminator Object and resolves its mapping. Entries that cannot be resolved are ignored.
-    fn read_discriminator(&mut self, value: &'a Value, node: NodeRef<'a>) -> Option<Discriminator<'a>> {
-        let property = value.get("propertyName").and_then(Value::as_str)?;
-        let entries = value.get("mapping").and_then(Value::as_object).into_iter().flatten().take(MAX_MAPPING_ENTRIES);
-        let mut mapping = Vec::new();
-        for (value, target) in entries.filter_map(|(value, target)| Some((value.as_str(), target.as_str()?))) {
-            self.translator.spend(1);
-            let documents = self.translator.documents;
-            // A bare name stands for a component, else for a document beside this one.
-            let component = (!target.contains(['#', '/'])).then(|| format!("#/components/schemas/{target}"));
-            let component = component.and_then(|name| documents.resolve_reference(&name, node.document_url).ok());
-            let schema = component.or_else(|| documents.resolve_reference(target, node.document_url).ok());
-            mapping.extend(schema.map(|(schema, _)| (value, std::ptr::from_ref(schema.value))));
+    /// Translates a schema whose variants are the schemas that extend it. Returns `None` if no value selects any of
+    /// them.
+    pub(super) fn translate_subtypes(&mut self, target: &DefinitionTarget<'a>) -> Option<Value> {
+        let base = target.node;
+        let discriminator = self.translator.read_discriminator(base)?;
+        let subtypes = self.translator.subtypes(base);
+        let mut variants = Vec::with_capacity(subtypes.len());
+        for subtype in subtypes.iter() {
+            variants.push(self.translator.named_variant(subtype));
         }
-        Some(Discriminator { property, mapping })
+        let listed = self.translator.listed_values(base, discriminator.property, self.direction);
+        let inherited: Option<HashSet<String>> = listed.map(|listed| listed.iter().map(Value::to_string).collect());
+        let origin = VariantOrigin::Subtypes { inherited: inherited.clone() };
+        let selections = self.translator.select_variants(&discriminator, &variants, &origin, self.direction);
+        // A value that several variants list selects none of them.
+        let mut uses: HashMap<String, usize> = HashMap::new();
+        for value in selections.iter().flat_map(|selection| &selection.values) {
+            *uses.entry(value.to_string()).or_default() += 1;
+        }
+        let mut members = Vec::new();
+        let mut selecting: Vec<Value> = Vec::new();
+        for (subtype, mut selection) in subtypes.iter().zip(selections) {
+            selection.values.retain(|value| uses.get(&value.to_string()) == Some(&1));
+            selecting.extend(selection.values.iter().cloned());
+            let Some(schema) = values_schema(selection.values) else { continue };
+            let form = self.base_form(subtype.node);
+            let name = self.add_reference(subtype.node, subtype.url.clone(), form);
+            let reference = json!({ "$ref": definition_reference(&name) });
+            members.push(with_property(discriminator.property, schema, reference));
+        }
+        if members.is_empty() {
+            return None;
+        }
+        let selects = |value: &String| uses.get(value) == Some(&1);
+        if !inherited.is_some_and(|listed| listed.iter().all(selects)) {
+            let url = format!("{}{}", base.document_url, target.pointer);
+            let name = self.add_reference(base, url, DefinitionForm::Base);
+            members.push(other_values(discriminator.property, &selecting, &name));
+        }
+        let mut output = Map::new();
+        output.extend(base.value.get("description").and_then(Value::as_str).map(description_entry));
+        output.insert("anyOf".into(), members.into());
+        if is_nullable(base.value) {
+            allow_null(&mut output);
+        }
+        Some(output.into())
     }
 
-    /// Restricts the discriminating property of a variant to the values that select it.
-    fn add_discriminator(
-        &mut self,
-        discriminator: &Discriminator<'a>,
-        variant: NodeRef<'a>,
-        translated: Value,
-    ) -> Value {
-        let Some(reference) = reference_text(variant.value) else { return translated };
-        let Ok((target, _)) = self.translator.documents.resolve_reference(reference, variant.document_url) else {
-            return translated;
-        };
-        // The values of the variant's own schema are what the server checks, whatever the mapping says.
-        if self.restricts_values(variant, discriminator.property) {
-            return translated;
+    /// Translates a member of `allOf` that `schema` extends. Returns `None` for a member without variants.
+    pub(super) fn translate_base(&mut self, schema: NodeRef<'a>, member: NodeRef<'a>, depth: usize) -> Option<Value> {
+        let mut reference = reference_text(member.value)?;
+        let base = self.translator.documents.resolve(member).ok()?;
+        let is_base = self.base_form(base) == DefinitionForm::Base
+            && self.translator.hierarchy().extends(schema.value, base.value);
+        if !is_base {
+            return None;
         }
-        self.translator.spend((discriminator.mapping.len() / BYTES_PER_WORK) as u64);
-        let mapped = discriminator.mapping.iter().filter(|(_, schema)| std::ptr::eq(*schema, target.value));
-        let mut values: Vec<&str> = mapped.map(|(value, _)| *value).collect();
-        // Without a mapping, the value is the name of the schema.
-        if values.is_empty() {
-            values.extend(reference.rsplit('/').next().filter(|name| !name.is_empty()));
+        // An alias of the base has all its variants, of which `schema` is one.
+        let mut document_url = member.document_url;
+        loop {
+            let (target, url) = self.translator.documents.resolve_reference(reference, document_url).ok()?;
+            match reference_text(target.value) {
+                Some(next) => (reference, document_url) = (next, target.document_url),
+                None => {
+                    let name = self.add_reference(target, url, DefinitionForm::Base);
+                    return Some(self.with_siblings(&name, member, depth));
+                }
+            }
         }
-        let property = match values[..] {
-            [] => return translated,
-            [value] => json!({ "const": value }),
-            _ => json!({ "enum": values }),
-        };
-        let mut properties = Map::new();
-        properties.insert(discriminator.property.to_owned(), property);
-        json!({ "properties": properties, "allOf": [translated] })
     }
 
-    /// Returns whether the schema of a property lists its values.
-    fn restricts_values(&mut self, variant: NodeRef<'a>, property: &str) -> bool {
-        let Some(property) = self.translator.object_schema(variant).properties.get(property).copied() else {
-            return false;
-        };
-        let resolved = self.translator.documents.resolve(property);
-        resolved.is_ok_and(|node| node.value.get("const").is_some() || node.value.get("enum").is_some())
+    /// Returns the form of a schema without its variants: the base form only if it has some.
+    fn base_form(&mut self, schema: NodeRef<'a>) -> DefinitionForm {
+        let has_discriminator = schema.value.get("discriminator").is_some();
+        if has_discriminator && (is_union(schema.value) || !self.translator.subtypes(schema).is_empty()) {
+            DefinitionForm::Base
+        } else {
+            DefinitionForm::Value
+        }
     }
+}
+
+/// Restricts a property of a schema.
+fn with_property(name: &str, property: Value, schema: Value) -> Value {
+    json!({ "properties": { name: property }, "allOf": [schema] })
+}
+
+/// Returns the schema of some values; `None` if there are none.
+fn values_schema(mut values: Vec<Value>) -> Option<Value> {
+    match values.len() {
+        0 => None,
+        1 => values.pop().map(|value| json!({ "const": value })),
+        _ => Some(json!({ "enum": values })),
+    }
+}
+
+/// Returns the variant for values of a property that select no other variant.
+fn other_values(property: &str, selecting: &[Value], base: &str) -> Value {
+    let selected = json!({ "properties": { property: { "enum": selecting } }, "required": [property] });
+    json!({ "title": format!("other {property}"), "allOf": [{ "$ref": definition_reference(base) }], "not": selected })
 }
 
 /// Renames `oneOf` to `anyOf`. Beside an `anyOf`, it becomes a member of `allOf`.

@@ -15,6 +15,7 @@ mod field;
 use maud::{Markup, html};
 use serde_json::{Map, Value};
 use toolcrib::Result;
+use toolcrib::core::json::{parse_exact, plain_text, to_exact_string};
 use toolcrib::core::text::{sanitize, sanitize_truncated};
 
 use super::invalid_input;
@@ -45,7 +46,7 @@ impl ArgumentForm {
     /// Parses the submitted values into arguments. The JSON field takes precedence over all others.
     pub(in crate::console) fn parse(&self, form_data: &FormData) -> Result<Value> {
         if let Some(text) = form_data.get(JSON_FIELD_NAME).filter(|text| !text.trim().is_empty()) {
-            return serde_json::from_str(text)
+            return parse_exact(text)
                 .map_err(|error| invalid_input(format!("the arguments are not valid JSON: {error}")));
         }
         let mut arguments = Map::new();
@@ -135,10 +136,9 @@ fn render_control(field: &FormField, form_data: &FormData) -> Markup {
             select(&[("true", "yes"), ("false", "no")].map(|(value, label)| (value.into(), label.into())))
         }
         FieldKind::Choice(values) => {
-            let label = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            let choices: Vec<_> =
-                values.iter().map(|value| (value.to_string(), sanitize_truncated(&label(value), 80))).collect();
-            select(&choices)
+            let value_text = |value: &Value| to_exact_string(value).unwrap_or_default();
+            let label = |value: &Value| sanitize_truncated(&plain_text(value), 80);
+            select(&values.iter().map(|value| (value_text(value), label(value))).collect::<Vec<_>>())
         }
         // A number input shows nothing for a text that is not a number, so the user could not correct it.
         FieldKind::Number if text.is_empty() || text.parse::<f64>().is_ok() => field.attributes.render_number(&input),

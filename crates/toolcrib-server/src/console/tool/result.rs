@@ -5,6 +5,7 @@
 
 use maud::{Markup, html};
 use serde_json::Value;
+use toolcrib::core::json::parse_exact;
 use toolcrib::core::text::{sanitize, sanitize_truncated};
 use toolcrib::{CallOutput, Error};
 
@@ -116,8 +117,7 @@ fn block_json(block: &Value) -> String {
 
 /// Renders a text; JSON objects and arrays are indented.
 fn render_text(text: &str) -> Markup {
-    let parsed: Option<Value> =
-        serde_json::from_str(text).ok().filter(|value: &Value| value.is_object() || value.is_array());
+    let parsed: Option<Value> = parse_exact(text).ok().filter(|value: &Value| value.is_object() || value.is_array());
     let text = parsed.map_or_else(|| text.to_owned(), |value| pretty_json(&value));
     let end = text.floor_char_boundary(MAX_TEXT_LEN);
     html! {

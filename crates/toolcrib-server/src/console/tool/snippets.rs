@@ -3,6 +3,7 @@
 use maud::{Markup, html};
 use serde_json::{Map, Value, json};
 use toolcrib::catalog::render::{Format, ProjectedTool};
+use toolcrib::core::json::parse_exact;
 use toolcrib::core::text::sanitize;
 use toolcrib::registry::ToolView;
 
@@ -43,11 +44,8 @@ pub(super) fn render_snippets(context: &PageContext<'_>, host: &str, tool: &Tool
 
 /// Renders the definition for a provider, or why the provider does not support the tool.
 fn render_definition(format: Format, title: &str, projected: &ProjectedTool) -> Markup {
-    let text = projected
-        .text
-        .as_ref()
-        .and_then(|text| serde_json::from_str::<Value>(text).ok())
-        .map(|value| pretty_json(&value));
+    let text =
+        projected.text.as_ref().and_then(|text| parse_exact::<Value>(text).ok()).map(|value| pretty_json(&value));
     html! {
         @match text {
             Some(text) => {

@@ -5,11 +5,11 @@
 
 use serde_json::{Map, Value};
 use toolcrib::config::{Secrets, export_json};
-use toolcrib::core::inventory::Origin;
-use toolcrib::registry::{DeclareOutcome, EnableOutcome, EnableTarget, EnabledState};
+use toolcrib::core::inventory::{Inventory, Origin};
+use toolcrib::registry::{DeclareOutcome, EnableOutcome, EnableTarget, EnabledState, Precondition};
 use toolcrib::{Code, Error, Refresh, Result, Source, SourceId};
 
-use super::{authorize, check_source, declared_source, parse_source};
+use super::{authorize, declared_source, parse_source};
 use crate::auth::{AuthenticatedClient, AuthorizedRequest};
 use crate::rest::body::JsonBody;
 use crate::rest::error::ApiResult;
@@ -27,36 +27,25 @@ pub(super) async fn change_source(
 ) -> ApiResult {
     let requester = request.requester();
     let AuthorizedRequest { app, client, .. } = request;
-    let id = find_source_id(&app.registry, &name)?;
+    let id = find_source_id(&app.registry, &client.principal, &name)?;
     // `enabled` is not part of the declaration, so it is taken out of the patch and applied by itself.
     let enabled = patch.shift_remove("enabled").map(parse_enabled).transpose()?;
     let guard = app.declare_lock.lock().await;
-    // Under the lock, so that of two clients with the same tag one is refused.
-    check_source(&app, &id, &if_match)?;
     let source = if patch.is_empty() { None } else { Some(apply_patch(&app, &id, &patch)?) };
     // Only a change of the connection needs authorization; a remote administrator may change the title of any source.
     let before = app.registry.sources().declaration(&id);
     if let Some(source) = source.as_ref().filter(|source| before.is_none_or(|before| before.kind != source.kind)) {
         authorize(&app, &client, source).await?;
     }
-    // Disable first, so that the changed source is not discovered in between.
-    if enabled == Some(EnabledState::Disabled) {
-        set_source_enabled(&app, &client, &id, EnabledState::Disabled).await?;
-    }
-    let mut outcome = match &source {
-        Some(source) => app.registry.sources().declare_lazily(source, client.actor()).await?,
-        None => DeclareOutcome::Same,
-    };
-    if enabled == Some(EnabledState::Enabled)
-        && set_source_enabled(&app, &client, &id, EnabledState::Enabled).await?.changed
-    {
-        outcome = DeclareOutcome::Changed;
-    }
+    ensure_declared(&app, &id)?;
+    let is_unchanged = |inventory: &Inventory| if_match.check_source(inventory, &id);
+    let sources = app.registry.sources().only_if(Precondition::new(&is_unchanged));
+    let outcome = sources.change(&id, source.as_ref(), enabled, client.actor()).await?;
     drop(guard);
     // Not forced: only a source whose connection changed or that was never discovered is contacted.
     let mut refresh_outcome = None;
     if outcome != DeclareOutcome::Same {
-        let refresh = Refresh { requester, ..Refresh::default() };
+        let refresh = Refresh { requester, ..Refresh::brief() };
         refresh_outcome = Some(app.registry.refresher().refresh_one(&id, refresh).await?);
     }
     let declared = declared_source(&app, &id, refresh_outcome)?;
@@ -70,9 +59,12 @@ pub(in crate::rest) async fn set_source_enabled(
     client: &AuthenticatedClient,
     id: &SourceId,
     enabled: EnabledState,
+    if_match: &IfMatch,
 ) -> Result<EnableOutcome> {
     ensure_declared(app, id)?;
-    app.registry.sources().set_enabled(EnableTarget::Source(id.clone()), enabled, client.actor()).await
+    let is_unchanged = |inventory: &Inventory| if_match.check_source(inventory, id);
+    let sources = app.registry.sources().only_if(Precondition::new(&is_unchanged));
+    sources.set_enabled(EnableTarget::Source(id.clone()), enabled, client.actor()).await
 }
 
 /// Parses the key `enabled`; `null` restores the default, which is true.

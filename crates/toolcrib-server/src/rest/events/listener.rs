@@ -11,7 +11,7 @@ use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
 use toolcrib::registry::HistoryQuery;
-use toolcrib::{Registry, Result};
+use toolcrib::{Principal, Registry, Result};
 
 use super::EventFormat;
 use super::feed::ListenerPermit;
@@ -27,6 +27,8 @@ const RECORD_BATCH_SIZE: usize = 500;
 /// State of one event stream.
 pub(super) struct EventListener {
     registry: Registry,
+    /// The client: it gets what it may know of.
+    principal: Principal,
     events: broadcast::Receiver<FeedEvent>,
     /// Sequence number of the last record sent, or of the one to start after.
     last_seq: u64,
@@ -45,6 +47,7 @@ impl EventListener {
     /// Opens a stream. Subscribes to the feed before it reads the journal, so that no record between the two is missed.
     pub(super) async fn new(
         app: &AppState,
+        principal: Principal,
         permit: ListenerPermit,
         after: Option<u64>,
         format: EventFormat,
@@ -61,8 +64,17 @@ impl EventListener {
         let pending = VecDeque::from([Bytes::from_static(b"retry: 2000\n\n: listening\n\n")]);
         let cloud_source = (format == EventFormat::CloudEvents).then(|| registry.history().store_uri());
         let is_behind = last_seq < head;
-        let mut listener =
-            EventListener { registry, events, last_seq, is_behind, cloud_source, pending, closed, _permit: permit };
+        let mut listener = EventListener {
+            registry,
+            principal,
+            events,
+            last_seq,
+            is_behind,
+            cloud_source,
+            pending,
+            closed,
+            _permit: permit,
+        };
         listener.read_journal().await?;
         Ok(listener)
     }
@@ -96,11 +108,13 @@ impl EventListener {
             match event {
                 Ok(FeedEvent::Record { seq, event }) if seq == self.last_seq + 1 => {
                     self.last_seq = seq;
-                    return Some(self.render(&event));
+                    self.pending.extend(event.for_role(self.principal.role()).map(|event| self.render(event)));
                 }
                 // Sent already, or after a gap that is filled from the journal.
                 Ok(FeedEvent::Record { seq, .. }) => self.is_behind = seq > self.last_seq,
-                Ok(FeedEvent::Measurement(event)) => return Some(self.render(&event)),
+                Ok(FeedEvent::Measurement(event)) => {
+                    self.pending.extend(event.for_role(self.principal.role()).map(|event| self.render(event)));
+                }
                 Ok(FeedEvent::Lost(count)) | Err(RecvError::Lagged(count)) => {
                     self.is_behind = true;
                     self.pending.push_back(self.render(&sse::render_lost(count, self.registry.now())));
@@ -116,15 +130,17 @@ impl EventListener {
             return Ok(());
         }
         let query = HistoryQuery { limit: Some(RECORD_BATCH_SIZE), ..HistoryQuery::after(self.last_seq) };
-        let records = self.registry.history().records(&query).await?;
+        let head = self.registry.inventory().version;
+        let records = self.registry.history_for(&self.principal).records(&query).await?;
         // A full batch may not be the last one.
         self.is_behind = records.len() == RECORD_BATCH_SIZE;
-        for record in &records {
-            self.last_seq = record.seq;
-            if let FeedEvent::Record { event, .. } = FeedEvent::record(record) {
-                self.pending.push_back(self.render(&event));
-            }
+        self.last_seq = records.last().map_or(self.last_seq, |record| record.seq);
+        if !self.is_behind {
+            // The last records may be ones that the client may not know of.
+            self.last_seq = self.last_seq.max(head);
         }
+        let texts: Vec<Bytes> = records.iter().map(|record| self.render(&SseEvent::record(record))).collect();
+        self.pending.extend(texts);
         Ok(())
     }
 

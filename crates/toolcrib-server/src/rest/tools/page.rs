@@ -35,7 +35,7 @@ pub(super) struct ToolListQuery {
 
 impl ToolListQuery {
     /// Parses and checks the query parameters.
-    pub(super) fn parse(registry: &Registry, params: &QueryParams) -> Result<ToolListQuery> {
+    pub(super) fn parse(registry: &Registry, principal: &Principal, params: &QueryParams) -> Result<ToolListQuery> {
         params.reject_group()?;
         let text = |name: &str| params.text(name).map(|value| (name.to_owned(), value.to_owned()));
         // In a fixed order, so that the `Link` of equal queries is equal.
@@ -50,7 +50,7 @@ impl ToolListQuery {
         let order = params.text("order").map(ToolOrder::from_name).transpose()?.unwrap_or_default();
         Ok(ToolListQuery {
             filter: ToolFilter {
-                source: params.source(registry)?,
+                source: params.source(registry, principal)?,
                 kind: params.text("kind").map(ToolFilter::parse_kind).transpose()?,
                 tag: params.text("tag").map(str::to_owned),
                 state: params.text("state").map(StateFilter::from_name).transpose()?,

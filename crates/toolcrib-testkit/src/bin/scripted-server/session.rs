@@ -27,6 +27,7 @@ pub(crate) fn run(fake: FakeServer, stdio_flags: StdioFlags) {
         output,
         unanswered: Vec::new(),
         pending_questions: BTreeMap::new(),
+        client_capabilities: Value::Null,
     };
     for line in io::stdin().lock().split(b'\n') {
         let line = line.expect("read a line");
@@ -49,6 +50,8 @@ struct FakeStdioSession {
     unanswered: Vec<Value>,
     /// Ids of calls that wait for a response of the client, by the id of the server's request.
     pending_questions: BTreeMap<u64, Value>,
+    /// Capabilities that the client declared in `initialize`.
+    client_capabilities: Value,
 }
 
 impl FakeStdioSession {
@@ -76,9 +79,13 @@ impl FakeStdioSession {
         if method == "tools/call" && self.stdio_flags.should_crash() {
             process::exit(1);
         }
+        if method == "initialize" {
+            self.client_capabilities = params["capabilities"].clone();
+        }
         let tool = if method == "tools/call" { params["name"].as_str() } else { None };
         match (method, tool) {
             ("tools/list", _) if self.fake.flags.delay.is_some() => self.list_after_delay(params, id),
+            _ if self.fake.is_late(method) => self.list_later(method, params, id),
             (_, Some("slow")) => self.call_slow(params, id),
             (_, Some("env")) if self.stdio_flags.env_tool => {
                 self.send(&FakeReply::from_value(&text_result(&environment_json())), id)
@@ -87,6 +94,9 @@ impl FakeStdioSession {
             (_, Some("elicit")) => self.ask_client("elicitation/create", params, id),
             (_, Some("sample")) => self.ask_client("sampling/createMessage", params, id),
             (_, Some("meta")) => self.send(&FakeReply::from_value(&text_result(&params["_meta"].to_string())), id),
+            (_, Some("capabilities")) => {
+                self.send(&FakeReply::from_value(&text_result(&self.client_capabilities.to_string())), id);
+            }
             (_, Some("announce")) => {
                 let arguments = &params["arguments"];
                 let method = arguments["method"].as_str().unwrap_or("notifications/tools/list_changed");
@@ -159,6 +169,21 @@ impl FakeStdioSession {
         thread::spawn(move || {
             fake.delay();
             if let Some(message) = fake.handle("tools/list", &params).to_message(&id) {
+                output.send(&message);
+            }
+        });
+    }
+
+    /// Responds when the file with the lists says so, in its own thread so that other requests are answered meanwhile.
+    fn list_later(&self, method: &str, params: &Value, id: &Value) {
+        let fake = Arc::clone(&self.fake);
+        let output = Arc::clone(&self.output);
+        let (method, params, id) = (method.to_owned(), params.clone(), id.clone());
+        thread::spawn(move || {
+            while fake.is_late(&method) {
+                thread::sleep(Duration::from_millis(10));
+            }
+            if let Some(message) = fake.handle(&method, &params).to_message(&id) {
                 output.send(&message);
             }
         });

@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use futures_util::FutureExt;
 use parking_lot::Mutex;
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 use tokio::sync::Notify;
+use toolcrib_core::json::RawFields;
 use toolcrib_mcp::{RpcError, ServerRequest, ServerRequestHandler};
 
 use crate::connector::{CallContext, ClientId, NotificationListener, QuestionError, QuestionHandler, SourceQuestion};
@@ -20,7 +21,20 @@ const SAMPLING_METHOD: &str = "sampling/createMessage";
 
 /// Capabilities announced to every server, regardless of the client, so that a server's tool list does not depend on
 /// who is connected. A question for which no client can be found is declined; see `decline`.
-pub(super) const CLIENT_CAPABILITIES: &str = r#"{"elicitation":{"form":{},"url":{}},"sampling":{}}"#;
+const CLIENT_CAPABILITIES: &str = r#"{"elicitation":{"form":{},"url":{}},"sampling":{}}"#;
+
+/// Maximum size of the extensions that a client can have declared to a server.
+const MAX_EXTENSIONS_BYTES: usize = 16 * 1024;
+
+/// Returns the capabilities to declare to a server: those of Toolcrib, and the extensions of the only client that the
+/// connection serves.
+pub(super) fn client_capabilities(extensions: Option<&RawValue>) -> Box<RawValue> {
+    let mut capabilities: RawFields = serde_json::from_str(CLIENT_CAPABILITIES).unwrap_or_default();
+    if let Some(extensions) = extensions.filter(|extensions| extensions.get().len() <= MAX_EXTENSIONS_BYTES) {
+        capabilities.insert("extensions", extensions.to_owned());
+    }
+    to_raw_value(&capabilities).unwrap_or_default()
+}
 
 /// Registry of the calls in flight on one connection.
 #[derive(Debug, Default)]

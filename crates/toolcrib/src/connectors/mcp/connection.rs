@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::json;
+use serde_json::value::RawValue;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{OnceCell, watch};
 use tokio::task::JoinHandle;
@@ -100,13 +101,14 @@ pub(super) struct RequestGuard<'a> {
 
 impl McpConnection {
     /// Starts or contacts the server and completes the MCP handshake within `timeout`. `references` are the values of
-    /// the source's references for this connection.
+    /// the source's references for this connection, `extensions` those of the only client that it serves.
     pub(super) async fn connect(
         connector: &McpConnector,
         references: &ReferenceValues,
         era: HandshakeEra,
         timeout: Duration,
         lifetime: Lifetime,
+        extensions: Option<&RawValue>,
     ) -> Result<Arc<McpConnection>, CallFailure> {
         let McpConnector { source, options, clients, .. } = connector;
         let source_events = connector.source_events.clone();
@@ -116,7 +118,7 @@ impl McpConnection {
         let open = target::open_target(source, options, references, &redactor).await.map_err(start_failure)?;
         let OpenTarget { target, mut server, stderr_tail, first_output, stderr_task } = open;
         // Set up the wire: protocol version, handlers for the server's requests and notifications.
-        let mut wire = target::wire_options(source, clients, era, timeout);
+        let mut wire = target::wire_options(source, clients, era, timeout, extensions);
         let active_calls = Arc::new(ActiveCalls::default());
         let (is_persistent, subscriptions) = match lifetime {
             Lifetime::Temporary => (false, Arc::default()),

@@ -6,10 +6,11 @@
 //! an entry and not to its connection, because they are renewed when the connection is replaced.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use futures_util::future::join_all;
 use parking_lot::Mutex;
+use serde_json::value::RawValue;
 use tokio::time::Instant;
 use toolcrib_connector::{EraPreference, SourceSubscriptions};
 use toolcrib_core::source::Lifecycle;
@@ -46,6 +47,9 @@ pub(super) struct PooledConnection {
     pub(super) connection: tokio::sync::Mutex<Option<Arc<McpConnection>>>,
     /// Outlive the connection, which is replaced when it breaks.
     pub(super) subscriptions: Arc<SubscriptionSet>,
+    /// Extensions of the only client that the entry serves. Never set for a shared one: no client decides what others
+    /// get.
+    extensions: OnceLock<Arc<RawValue>>,
     /// Era of the last attempt to connect, for reconnecting without a caller.
     era: Mutex<EraChoice>,
     /// Time and reason of the last failed attempt to connect.
@@ -56,6 +60,19 @@ impl PooledConnection {
     /// Era of the last attempt to connect.
     pub(super) fn era(&self) -> EraChoice {
         *self.era.lock()
+    }
+
+    /// Extensions to declare when connecting.
+    pub(super) fn extensions(&self) -> Option<&RawValue> {
+        self.extensions.get().map(|extensions| &**extensions)
+    }
+
+    /// Returns the entry of a client, with the extensions that the client declared. They never change.
+    fn with_extensions(self: &Arc<Self>, context: &CallContext) -> Arc<PooledConnection> {
+        if let Some(extensions) = &context.extensions {
+            self.extensions.get_or_init(|| extensions.clone());
+        }
+        self.clone()
     }
 
     /// Records the era of an attempt to connect.
@@ -117,7 +134,7 @@ impl ConnectionPool {
         // Find, make room and insert under one lock, so that two first calls of a client get the same entry.
         let mut per_client = self.per_client.lock();
         if let Some(pooled) = per_client.get(&client) {
-            return Ok(pooled.clone());
+            return Ok(pooled.with_extensions(context));
         }
         // At the limit, drop entries without connection and subscriptions first.
         if per_client.len() >= MAX_CLIENT_CONNECTIONS {
@@ -130,7 +147,7 @@ impl ConnectionPool {
             );
             return Err(Error::new(Code::ToolUnavailable, message));
         }
-        Ok(per_client.entry(client).or_default().clone())
+        Ok(per_client.entry(client).or_default().with_extensions(context))
     }
 
     /// Closes the connection of a client that has disconnected. Its calls are not waited for.

@@ -1,11 +1,10 @@
-//! Discovery of an MCP source: lists its tools, prompts and resources over an open connection or a temporary one, and
-//! removes what must not reach the manifest: secrets of the source, and execution specifications that a server made up.
-
-use std::time::Duration;
+//! Discovery of an MCP source: lists its tools over an open connection or a temporary one, and removes what must not reach
+//! the manifest: secrets of the source, and execution specifications that a server made up. Prompts and resources follow
+//! in `feature_lists`.
 
 use serde_json::value::{RawValue, to_raw_value};
 use toolcrib_connector::{CallFailure, Discovered, Discovery};
-use toolcrib_core::features::{ByFeatureKind, FeatureKind, OfferedFeatures, OfferedList};
+use toolcrib_core::features::OfferedFeatures;
 use toolcrib_core::json::RawFields;
 use toolcrib_core::manifest::SkippedTool;
 use toolcrib_core::source::Lifecycle;
@@ -13,20 +12,16 @@ use toolcrib_core::text::{is_sanitized, sanitize_truncated};
 use toolcrib_core::time::format_duration;
 use toolcrib_core::tool::EXECUTION_SPEC_KEY;
 use toolcrib_core::{Code, Error, Result};
-use toolcrib_mcp::{
-    ConnectionEvent, Era, ItemList, ListMethod, McpClient, RequestOptions, ServerDescription, WireError,
-};
+use toolcrib_mcp::{ConnectionEvent, Era, RequestOptions, ServerDescription};
 
 use super::McpConnector;
 use super::connection::Lifetime;
 use super::connection_pool::EraChoice;
+use super::feature_lists::{FeatureRequest, has_features};
 use crate::call::format_extension;
 use crate::clock::deadline_after;
-use crate::redact::{RedactedJson, Redactor};
+use crate::redact::Redactor;
 use crate::trace::Trace;
-
-/// Time for all lists of prompts and resources together: the tools of a source wait for them.
-const FEATURES_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl McpConnector {
     /// Lists the tools over the shared connection if one is open. Otherwise opens one: the shared one if a call follows
@@ -63,41 +58,30 @@ impl McpConnector {
             None => {
                 let connected = {
                     let any = EraChoice::default();
-                    self.connect(any, discovery.timeout, Lifetime::Temporary, references).await
+                    self.connect(any, discovery.timeout, Lifetime::Temporary, references, None).await
                 };
                 (connected.map_err(CallFailure::into_error)?, true)
             }
         };
-        // List the tools, and once more if the server announced a change meanwhile. The other lists follow: a server that
-        // fails on one of them has told its tools before.
-        let (tool_list, feature_lists) = {
+        // List the tools, and once more if the server announced a change meanwhile.
+        let mut options = RequestOptions::with_deadline(deadline);
+        if let Some(trace) = &discovery.trace {
+            trace.add_to_headers(&mut options.headers);
+        }
+        let meta = discovery.trace.as_ref().and_then(Trace::to_meta);
+        let tool_list = {
             // Keeps the idle monitor from closing the connection meanwhile.
             let _in_flight = connection.begin_discovery();
             let mut events = connection.client.events();
-            let mut options = RequestOptions::with_deadline(deadline);
-            if let Some(trace) = &discovery.trace {
-                trace.add_to_headers(&mut options.headers);
-            }
-            let meta = discovery.trace.as_ref().and_then(Trace::to_meta);
             let tool_list = connection.client.list_tools_with(meta.as_deref(), &options).await;
             // A temporary connection has no listener later, so an announcement during the listing counts now.
             let mut announced = std::iter::from_fn(|| events.try_recv().ok());
             let is_outdated = is_temporary && announced.any(|event| matches!(event, ConnectionEvent::ToolsChanged));
-            let tool_list = if tool_list.is_ok() && is_outdated {
+            if tool_list.is_ok() && is_outdated {
                 connection.client.list_tools_with(meta.as_deref(), &options).await
             } else {
                 tool_list
-            };
-            let mut feature_lists = ByFeatureKind::from_fn(|_| Ok(ItemList { public: true, ..ItemList::default() }));
-            if tool_list.is_ok() {
-                options.deadline = deadline.min(deadline_after(FEATURES_TIMEOUT));
-                feature_lists = list_features(&connection.client, meta.as_deref(), &options).await;
-                let mut announced = std::iter::from_fn(|| events.try_recv().ok());
-                if is_temporary && announced.any(|event| is_feature_announcement(&event)) {
-                    feature_lists = list_features(&connection.client, meta.as_deref(), &options).await;
-                }
             }
-            (tool_list, feature_lists)
         };
         // Explain a failure before the connection is closed: that needs the process and its stderr.
         let tool_list = match tool_list {
@@ -110,29 +94,30 @@ impl McpConnector {
         let redactor = self.references.redactor();
         let capabilities = capability_names(connection.client.server(), &redactor);
         let about = describe_server(connection.client.server());
-        let instructions = connection.client.server().instructions.clone();
+        let instructions = connection.client.server().instructions.as_deref();
+        let instructions = instructions.map(|text| redactor.redact(text).into_owned());
         // Only servers of the 2026 protocol declare whether a list is public.
         let modern = connection.client.era() == Era::Modern;
-        if is_temporary {
+        // The other lists are read later, over the same connection: tools do not wait for them, and a list that fails
+        // does not affect the tools.
+        let reads_features = tool_list.is_ok() && has_features(&connection.client);
+        if is_temporary && !reads_features {
             self.close_temporary(&connection, &tool_list).await;
         }
         // Fail only after the temporary connection is closed; nothing below the `?` can fail.
         let list = tool_list?;
-        let read_lists = || FeatureKind::ALL.into_iter().filter_map(|kind| feature_lists.get(kind).as_ref().ok());
-        let ttl_ms = read_lists().filter_map(|list| list.ttl_ms).chain(list.ttl_ms).min();
-        let private = modern && !(list.public && read_lists().all(|list| list.public));
+        let (features, pending_features) = if reads_features {
+            let request = FeatureRequest { connection, is_temporary, instructions, meta, headers: options.headers };
+            (None, Some(self.read_features(request)))
+        } else {
+            (Some(OfferedFeatures { instructions, ..OfferedFeatures::default() }), None)
+        };
         // Secrets of the source must not reach the manifest. What cannot be masked excludes the tool.
         let mut skipped = skipped_tools(&list.skipped, &redactor);
         let tools = list.tools.into_iter().map(|tool| redactor.redact_tool(strip_execution_spec(tool)));
         let (leaking, tools): (Vec<_>, Vec<_>) = tools.partition(|tool| redactor.is_leaked_by(tool));
         skipped.extend(leaking.iter().map(|tool| skip_leaking_tool(tool, &redactor)));
         let about = about.map(|about| redactor.redact(&about).into_owned());
-        let failed_lists = failed_lists(&feature_lists, discovery.timeout.min(FEATURES_TIMEOUT), &redactor);
-        for failed in &failed_lists {
-            tracing::warn!(server_name = %self.source.id, reason = failed.reason, "`{}` failed", failed.name);
-        }
-        let instructions = instructions.map(|text| redactor.redact(&text).into_owned());
-        let features = Some(redact_features(feature_lists, instructions, &redactor));
         Ok(Discovered {
             tools,
             skipped,
@@ -140,87 +125,17 @@ impl McpConnector {
             capabilities,
             about,
             features,
-            failed_lists,
-            ttl_ms,
-            private,
+            pending_features,
+            ttl_ms: list.ttl_ms,
+            private: modern && !list.public,
             ..Discovered::default()
         })
     }
 }
 
-/// Result of each list besides that of the tools.
-type FeatureLists = ByFeatureKind<Result<ItemList, WireError>>;
-
-/// Lists prompts, resources and resource templates at the same time. A list that fails does not affect the others.
-async fn list_features(client: &McpClient, meta: Option<&RawValue>, options: &RequestOptions<'_>) -> FeatureLists {
-    let (prompts, resources, resource_templates) = tokio::join!(
-        client.list_items(list_method(FeatureKind::Prompt), meta, options),
-        client.list_items(list_method(FeatureKind::Resource), meta, options),
-        client.list_items(list_method(FeatureKind::ResourceTemplate), meta, options),
-    );
-    ByFeatureKind { prompts, resources, resource_templates }
-}
-
-/// Method that lists the features of a kind.
-fn list_method(kind: FeatureKind) -> &'static ListMethod {
-    match kind {
-        FeatureKind::Prompt => &ListMethod::PROMPTS,
-        FeatureKind::Resource => &ListMethod::RESOURCES,
-        FeatureKind::ResourceTemplate => &ListMethod::RESOURCE_TEMPLATES,
-    }
-}
-
-/// Whether a server announced that its prompts or resources changed.
-fn is_feature_announcement(event: &ConnectionEvent) -> bool {
-    matches!(event, ConnectionEvent::Other { method, .. }
-        if matches!(method.as_str(), "notifications/prompts/list_changed" | "notifications/resources/list_changed"))
-}
-
-/// Lists that could not be read, by method, with redacted reasons.
-fn failed_lists(lists: &FeatureLists, timeout: Duration, redactor: &Redactor) -> Vec<SkippedTool> {
-    let failed = FeatureKind::ALL.into_iter().filter_map(|kind| {
-        let error = lists.get(kind).as_ref().err()?;
-        let reason = if matches!(error, WireError::Timeout { .. }) {
-            format!("no answer within {}", format_duration(timeout))
-        } else {
-            error.to_string()
-        };
-        Some(SkippedTool { name: list_method(kind).method.to_owned(), reason: clean_reason(&reason, redactor) })
-    });
-    failed.collect()
-}
-
-/// Masks secrets of the source in its prompts and resources. An item with a secret in its name or URI is skipped.
-fn redact_features(lists: FeatureLists, instructions: Option<String>, redactor: &Redactor) -> OfferedFeatures {
-    let mut skipped = Vec::new();
-    let lists = ByFeatureKind::from_fn(|kind| {
-        let Ok(list) = lists.get(kind) else { return OfferedList::Failed };
-        let mut items = Vec::with_capacity(list.items.len());
-        for (item, number) in list.items.iter().zip(1..) {
-            let key_of = |item: &RawValue| {
-                RawFields::parse(item).and_then(|fields| Some(fields.get(kind.key())?.get().to_owned()))
-            };
-            let redacted = match redactor.redact_json(item) {
-                RedactedJson::Unchanged => Some(item.clone()),
-                RedactedJson::Changed(redacted) => (key_of(&redacted) == key_of(item)).then_some(redacted),
-                RedactedJson::Unmaskable => None,
-            };
-            match redacted {
-                Some(item) => items.push(item),
-                None => {
-                    let reason = format!("it contains a secret value of its source in its `{}`", kind.key());
-                    skipped.push(SkippedTool { name: format!("{} #{number}", kind.as_str()), reason });
-                }
-            }
-        }
-        OfferedList::Items(items)
-    });
-    OfferedFeatures { lists, instructions, skipped }
-}
-
 /// Redacts, sanitises and truncates a text for a message. Redacts first: the cut-off beginning of a secret is harder to
 /// recognise.
-fn clean_reason(text: &str, redactor: &Redactor) -> String {
+pub(super) fn clean_reason(text: &str, redactor: &Redactor) -> String {
     sanitize_truncated(&redactor.redact(text), 512)
 }
 

@@ -16,7 +16,7 @@ use toolcrib_core::{Code, Error, Result, ResultExt, Source};
 use toolcrib_mcp::ConnectTarget;
 use url::Url;
 
-use super::active_calls::CLIENT_CAPABILITIES;
+use super::active_calls::client_capabilities;
 use super::connection::HandshakeEra;
 use super::output_sniffer::{FirstOutput, OutputSniffer};
 use super::stderr_tail::StderrTail;
@@ -88,6 +88,7 @@ pub(super) fn wire_options(
     clients: &McpHttpClients,
     era: HandshakeEra,
     timeout: Duration,
+    extensions: Option<&RawValue>,
 ) -> toolcrib_mcp::ClientOptions {
     let mut options = toolcrib_mcp::ClientOptions::new("toolcrib", env!("CARGO_PKG_VERSION"));
     options.connect_timeout = source.settings.connect_timeout();
@@ -100,7 +101,7 @@ pub(super) fn wire_options(
         // A process gets the whole timeout: `npx` and `uvx` may have to download the server first.
         SourceKind::Stdio(_) | SourceKind::OpenApi(_) | SourceKind::Workflow(_) | SourceKind::Builtin(_) => {}
     }
-    options.capabilities = RawValue::from_string(CLIENT_CAPABILITIES.to_owned()).unwrap_or_default();
+    options.capabilities = client_capabilities(extensions);
     options.era = era.hint;
     options.protocol = era.only;
     options

@@ -167,3 +167,25 @@ fn declared_structured_content_is_on_every_page_or_the_pages_are_errors() {
         (split_pages(&failed, 1_024), false)
     );
 }
+
+#[test]
+fn the_line_about_the_next_page_of_an_api_is_on_the_first_page_too() {
+    let line = "next page: page=3 (of 120 items)";
+    let result = json!({
+        "content": [text_block(&"word ".repeat(500)), text_block(line)],
+        "_meta": {"toolcrib/pagination": {"next": {"page": 3}}},
+    });
+    let split = split_pages(&result, 1_024);
+    let texts = |page: &Value| -> Vec<String> {
+        let blocks = page["content"].as_array().unwrap().iter();
+        blocks.map(|block| block["text"].as_str().unwrap().to_owned()).collect()
+    };
+    let first = texts(&split[0]);
+    assert_eq!(first[first.len() - 2], format!("about the whole result: {line}"));
+    assert!(first.last().unwrap().starts_with("[page 1 of "));
+    assert!(texts(split.last().unwrap()).contains(&line.to_owned()));
+    assert!(split.iter().all(|page| page.to_string().len() <= 1_024), "{split:?}");
+    // Other results have no such line.
+    let others = split_pages(&json!({"content": result["content"]}), 1_024);
+    assert!(!texts(&others[0]).iter().any(|text| text.contains("page=3")));
+}

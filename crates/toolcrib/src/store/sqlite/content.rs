@@ -11,7 +11,7 @@ use futures_util::TryStreamExt;
 use serde::Serialize;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, SqliteConnection};
-use toolcrib_core::features::FeatureList;
+use toolcrib_core::features::{FeatureList, FeatureSummary};
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::manifest::PackedManifest;
 use toolcrib_core::{Source, SourceId};
@@ -25,10 +25,12 @@ pub(super) async fn put_manifest(connection: &mut SqliteConnection, manifest: &P
 }
 
 /// Stores a list of prompts and resources like a manifest, in the same table: it has the same shape, and a version that
-/// does not know such lists reads only the manifests that it knows of.
+/// does not know such lists reads only the manifests that it knows of. Its summary takes the place of the index.
 pub(super) async fn put_features(connection: &mut SqliteConnection, features: &FeatureList) -> sqlx::Result<()> {
-    let index = features.index_json().map_err(|error| sqlx::Error::Encode(error.into()))?;
-    put_list(connection, features.fingerprint, index, features.body()).await
+    let encode = |error: toolcrib_core::Error| sqlx::Error::Encode(error.into());
+    let summary = features.summary.to_json().map_err(encode)?;
+    let items = features.items_text().map_err(encode)?;
+    put_list(connection, features.summary.fingerprint, summary, &items).await
 }
 
 /// Writes a row of `manifests`.
@@ -56,7 +58,7 @@ pub(super) async fn load_manifests(
     connection: &mut SqliteConnection,
     fingerprints: &[Fingerprint],
 ) -> sqlx::Result<Vec<PackedManifest>> {
-    load_lists(connection, "manifest", fingerprints, PackedManifest::read).await
+    load_lists(connection, MANIFEST, fingerprints, PackedManifest::read).await
 }
 
 /// Returns the lists of prompts and resources that exist and can be read.
@@ -64,8 +66,30 @@ pub(super) async fn load_features(
     connection: &mut SqliteConnection,
     fingerprints: &[Fingerprint],
 ) -> sqlx::Result<Vec<FeatureList>> {
-    load_lists(connection, "list of prompts and resources", fingerprints, FeatureList::read).await
+    let parse = |fingerprint, summary: &str, items: String| FeatureList::read(fingerprint, summary, &items);
+    load_lists(connection, FEATURE_LIST, fingerprints, parse).await
 }
+
+/// Returns the summaries of the lists of prompts and resources that exist and can be read. `body` is not read: SQLite
+/// leaves the pages behind the columns that a query names.
+pub(super) async fn load_feature_summaries(
+    connection: &mut SqliteConnection,
+    fingerprints: &[Fingerprint],
+) -> sqlx::Result<Vec<FeatureSummary>> {
+    let parse = |fingerprint, summary: &str, _: String| FeatureSummary::read(fingerprint, summary);
+    load_lists(connection, FEATURE_SUMMARY, fingerprints, parse).await
+}
+
+/// Name of the content, for messages, and the query that reads it.
+type ListQuery = (&'static str, &'static str);
+const MANIFEST: ListQuery = ("manifest", QUERY_WITH_BODY);
+const FEATURE_LIST: ListQuery = ("list of prompts and resources", QUERY_WITH_BODY);
+const FEATURE_SUMMARY: ListQuery = (
+    "summary of prompts and resources",
+    "SELECT fingerprint, idx, '' FROM manifests WHERE fingerprint IN (SELECT value FROM json_each(?))",
+);
+const QUERY_WITH_BODY: &str =
+    "SELECT fingerprint, idx, body FROM manifests WHERE fingerprint IN (SELECT value FROM json_each(?))";
 
 /// Makes a list of the index and the body of its row.
 type ParseList<T> = fn(Fingerprint, &str, String) -> toolcrib_core::Result<T>;
@@ -73,19 +97,19 @@ type ParseList<T> = fn(Fingerprint, &str, String) -> toolcrib_core::Result<T>;
 /// Returns the lists that exist and can be read.
 async fn load_lists<T>(
     connection: &mut SqliteConnection,
-    what: &str,
+    list: ListQuery,
     fingerprints: &[Fingerprint],
     parse: ParseList<T>,
 ) -> sqlx::Result<Vec<T>> {
-    match read_lists(connection, what, fingerprints, parse).await {
+    match read_lists(connection, list, fingerprints, parse).await {
         Err(error) if is_partial_damage(&error) => {}
         result => return result,
     }
     // A damaged page fails the whole query; read one by one, only the lists on that page are lost.
     let mut lists = Vec::new();
     for fingerprint in fingerprints {
-        match read_lists(connection, what, std::slice::from_ref(fingerprint), parse).await {
-            Err(error) if is_partial_damage(&error) => log_damaged(what, fingerprint, &error),
+        match read_lists(connection, list, std::slice::from_ref(fingerprint), parse).await {
+            Err(error) if is_partial_damage(&error) => log_damaged(list.0, fingerprint, &error),
             result => lists.append(&mut result?),
         }
     }
@@ -95,17 +119,13 @@ async fn load_lists<T>(
 /// Reads lists in one query.
 async fn read_lists<T>(
     connection: &mut SqliteConnection,
-    what: &str,
+    (what, query): ListQuery,
     fingerprints: &[Fingerprint],
     parse: ParseList<T>,
 ) -> sqlx::Result<Vec<T>> {
     let mut lists = Vec::with_capacity(fingerprints.len());
-    let mut rows = sqlx::query(
-        "SELECT fingerprint, idx, body FROM manifests WHERE fingerprint IN (SELECT value FROM json_each(?))",
-    )
     // One parameter for any number of fingerprints: SQLite limits the number of parameters.
-    .bind(to_json(fingerprints)?)
-    .fetch(connection);
+    let mut rows = sqlx::query(query).bind(to_json(fingerprints)?).fetch(connection);
     // Row by row, so that parsing here overlaps with SQLite's thread reading pages.
     while let Some(row) = rows.try_next().await? {
         let fingerprint: String = row.try_get(0)?;

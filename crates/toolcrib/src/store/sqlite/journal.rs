@@ -11,7 +11,7 @@ use toolcrib_core::{SourceId, Timestamp};
 
 use super::content::to_json;
 use super::errors::is_partial_damage;
-use crate::store::{Commit, CommitOutcome, DiscoveryCheck, MAX_CHECKS_PER_SOURCE, SourceStatus, StoredRecord};
+use crate::store::{Commit, CommitOutcome, MAX_CHECKS_PER_SOURCE, Measurement, SourceStatus, StoredRecord};
 
 /// Number of records read in one statement. Each batch is one JSON text in memory; one with damage is read again row by
 /// row.
@@ -129,15 +129,15 @@ pub(super) async fn commit(connection: &mut SqliteConnection, commit: &Commit<'_
         transaction.rollback().await?;
         return Ok(CommitOutcome::Conflict);
     }
-    if let Some((check, status)) = commit.check {
+    if let Some(measurement) = &commit.measurement {
         // A discovery that started earlier but ended later must not replace a newer result.
-        let newest = last_started_at(&mut transaction, &check.source).await?;
+        let newest = last_started_at(&mut transaction, measurement.source).await?;
         let newest = newest.map(|started_at| SourceStatus { started_at, ..SourceStatus::default() });
-        if newest.is_some_and(|newest| newest.supersedes(status, commit.at)) {
+        if newest.is_some_and(|newest| newest.supersedes(measurement.status, commit.at)) {
             transaction.rollback().await?;
             return Ok(CommitOutcome::Superseded);
         }
-        write_status(&mut transaction, check, status).await?;
+        write_measurement(&mut transaction, measurement).await?;
     }
     for record in commit.records().map_err(|error| sqlx::Error::Encode(error.into()))? {
         insert_record(&mut transaction, &record).await?;
@@ -209,22 +209,40 @@ async fn last_started_at(connection: &mut SqliteConnection, source: &SourceId) -
     Ok(started_at.map(Timestamp))
 }
 
-/// Writes the status and the check of a discovery, and removes old checks. Runs inside the transaction of `commit`.
-/// `standings` is the table's name since version 1 and cannot change.
-async fn write_status(
+/// Returns the status of the discovery that started at this time; `None` if there is another one, or if it is damaged.
+async fn stored_status(
     connection: &mut SqliteConnection,
-    check: &DiscoveryCheck,
-    status: &SourceStatus,
-) -> sqlx::Result<()> {
+    source: &SourceId,
+    started_at: Timestamp,
+) -> sqlx::Result<Option<SourceStatus>> {
+    let body: Option<String> = sqlx::query_scalar("SELECT body FROM standings WHERE source = ? AND started_at = ?")
+        .bind(source.as_str())
+        .bind(started_at.0)
+        .fetch_optional(connection)
+        .await?;
+    Ok(body.and_then(|body| serde_json::from_str(&body).ok()))
+}
+
+/// Writes the status of a source and the check of a discovery, and removes old checks. Runs inside the transaction of
+/// `commit`. `standings` is the table's name since version 1 and cannot change.
+async fn write_measurement(connection: &mut SqliteConnection, measurement: &Measurement<'_>) -> sqlx::Result<()> {
+    let Measurement { source, status, check } = measurement;
+    let stored = match check {
+        Some(_) => None,
+        None => stored_status(&mut *connection, source, status.started_at).await?,
+    };
+    let completed = stored.map(|stored| stored.with_lists(status));
+    let status = completed.as_ref().unwrap_or(status);
     sqlx::query(
         "INSERT INTO standings (source, started_at, body) VALUES (?, ?, ?)
          ON CONFLICT (source) DO UPDATE SET started_at = excluded.started_at, body = excluded.body",
     )
-    .bind(check.source.as_str())
+    .bind(source.as_str())
     .bind(status.started_at.0)
     .bind(to_json(status)?)
     .execute(&mut *connection)
     .await?;
+    let Some(check) = check else { return Ok(()) };
     sqlx::query("INSERT INTO checks (source, at, body) VALUES (?, ?, ?)")
         .bind(check.source.as_str())
         .bind(check.at.0)

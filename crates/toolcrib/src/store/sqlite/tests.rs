@@ -224,7 +224,7 @@ async fn a_cancelled_write_leaves_no_lock_behind() {
             at: Timestamp(1),
             actor: &actor,
             events: &events,
-            check: None,
+            measurement: None,
         });
         // Polled once or twice, then dropped at whatever point it has reached.
         let _ = tokio::time::timeout(Duration::from_micros(1), &mut write).await;
@@ -275,7 +275,7 @@ async fn append(store: &SqliteStore, expected: u64) -> Result<CommitOutcome> {
             at: Timestamp(1),
             actor: &actor,
             events: &events,
-            check: None,
+            measurement: None,
         })
         .await
 }

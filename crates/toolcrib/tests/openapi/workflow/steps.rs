@@ -6,8 +6,8 @@ use toolcrib::{CallContext, Code};
 use toolcrib_testkit::http_server::{HttpReply, LoopbackServer, ReceivedRequest};
 
 use super::{
-    buy_workflow, list_step, open_shop_with_workflow, order_step, order_step_with, run_buy, run_buy_with,
-    structured_output,
+    buy_workflow, list_step, open_api_with_workflow, open_shop_with_workflow, order_step, order_step_with, run_buy,
+    run_buy_with, shop_document, structured_output,
 };
 
 fn order_created() -> HttpReply {
@@ -71,6 +71,41 @@ async fn outputs_of_a_step_are_inputs_of_another() {
     let tools = registry.tools(ToolFilter::default()).await.unwrap();
     let calls = registry.tool("shop__placeOrder").unwrap().usage.unwrap().calls;
     assert_eq!((tools.len(), calls), (5, 1), "a step counts as a call");
+}
+
+#[tokio::test]
+async fn the_content_type_of_a_step_chooses_the_kind_of_body() {
+    let server = LoopbackServer::start(|_| order_created());
+    let step = |name: &str, body: Value| json!({ "stepId": name, "operationId": "placeOrder", "requestBody": body });
+    let payload = json!({ "sku": "a b" });
+    let form = "application/x-www-form-urlencoded";
+    let steps = json!([
+        step("default", json!({ "payload": payload })),
+        step("declared", json!({ "payload": "sku\n1", "contentType": "Text/CSV; charset=utf-8" })),
+        step("form", json!({ "payload": payload, "contentType": form })),
+        step("form_text", json!({ "payload": "sku={$inputs.category}&quantity=2", "contentType": form })),
+        step("undeclared", json!({ "payload": payload, "contentType": "application/merge-patch+json" })),
+    ]);
+    let mut document = shop_document(&server);
+    let content = &mut document["paths"]["/orders"]["post"]["requestBody"]["content"];
+    content["text/csv"] = json!({ "schema": { "type": "string" } });
+    content[form] = content["application/json"].clone();
+    let workflow = buy_workflow(steps, json!({}));
+    let registry = open_api_with_workflow(&document, &workflow, json!({})).await;
+    run_buy(&registry).await.unwrap();
+    let sent: Vec<(String, String)> = server
+        .requests()
+        .iter()
+        .map(|request| (request.header("content-type").unwrap().to_owned(), request.text()))
+        .collect();
+    let expected = [
+        ("application/json", r#"{"sku":"a b"}"#),
+        ("text/csv", "sku\n1"),
+        (form, "sku=a%20b"),
+        (form, "sku=light&quantity=2"),
+        ("application/merge-patch+json", r#"{"sku":"a b"}"#),
+    ];
+    assert_eq!(sent, expected.map(|(content_type, body)| (content_type.to_owned(), body.to_owned())));
 }
 
 #[tokio::test]

@@ -6,9 +6,9 @@
 use serde_json::{Map, Value};
 use toolcrib::Result;
 use toolcrib::catalog::outline;
-use toolcrib::core::json::{self, escape_pointer_token};
+use toolcrib::core::json::{self, escape_pointer_token, parse_exact};
 use toolcrib::core::text::{sanitize, sanitize_truncated};
-use toolcrib::schema::{array_at, follow_references, non_null_alternatives, sole_alternative};
+use toolcrib::schema::{array_at, follow_references, non_null_alternatives, sole_alternative, type_name};
 
 use super::attributes::InputAttributes;
 use super::invalid_input;
@@ -255,12 +255,8 @@ fn find_placeholder(root: &Value, property: &Value, target: &Value, kind: &Field
 fn to_input_text(value: &Value, kind: &FieldKind) -> String {
     match (value, kind) {
         (Value::String(text), FieldKind::Text(_)) => text.clone(),
-        (Value::Array(items), FieldKind::Lines(_)) => items
-            .iter()
-            .map(|item| item.as_str().map_or_else(|| item.to_string(), str::to_owned))
-            .collect::<Vec<_>>()
-            .join("\n"),
-        (value, _) => value.to_string(),
+        (Value::Array(items), FieldKind::Lines(_)) => items.iter().map(json::plain_text).collect::<Vec<_>>().join("\n"),
+        (value, _) => json::to_exact_string(value).unwrap_or_default(),
     }
 }
 
@@ -321,9 +317,9 @@ impl FormField {
             FieldKind::Number => Some(ItemKind::Number.parse(text.trim())),
             // The select has no other values than `true`, `false` and none.
             FieldKind::Boolean => Some(Value::Bool(text == "true")),
-            FieldKind::Choice(_) => Some(serde_json::from_str(&text).unwrap_or(Value::String(text))),
+            FieldKind::Choice(_) => Some(parse_exact(&text).unwrap_or(Value::String(text))),
             FieldKind::Json => Some(
-                serde_json::from_str(&text)
+                parse_exact(&text)
                     .map_err(|error| invalid_input(format!("`{}` is not valid JSON: {error}", self.name)))?,
             ),
         };
@@ -348,7 +344,7 @@ impl ItemKind {
     /// Parses one item; a text that is not a number stays a string.
     fn parse(self, text: &str) -> Value {
         let number = match self {
-            ItemKind::Number => serde_json::from_str(text).ok().filter(Value::is_number),
+            ItemKind::Number => parse_exact(text).ok().filter(|value| type_name(value) == "number"),
             ItemKind::Text => None,
         };
         number.unwrap_or_else(|| Value::String(text.to_owned()))

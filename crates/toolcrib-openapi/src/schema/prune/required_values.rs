@@ -1,0 +1,199 @@
+//! The values of required arguments, which pruning keeps: a call without one of them fails.
+//!
+//! They may take more bytes than the limit of the schema. Of a list that is too long even so, the description shows the
+//! first values and how many there are; a shorter `enum` would reject the others.
+
+use std::collections::HashSet;
+use std::rc::Rc;
+
+use serde_json::{Map, Value};
+use toolcrib_core::json;
+use toolcrib_schema::{array_keyword, referenced_definition};
+
+use super::{PRUNED_COMMENT, Pruner, TranslatedSchema};
+
+/// Maximum size of a schema with the values of required arguments. Below the 256 KiB that a manifest accepts.
+const MAX_TOTAL_BYTES: usize = 240 * 1024;
+/// Maximum size of the values that a description shows.
+const MAX_SHOWN_BYTES: usize = 2 * 1024;
+/// Maximum nesting of required objects below the depth at which a schema is pruned.
+const MAX_NESTING: usize = 4;
+/// Maximum number of schemas that are read for the values below that depth.
+const MAX_READ_SCHEMAS: usize = 500;
+/// Maximum number of names of one `required` that are read.
+const MAX_REQUIRED_NAMES: usize = 500;
+
+/// Limits of the values of required arguments in one schema.
+#[derive(Debug)]
+pub(super) struct RequiredValues {
+    available_bytes: usize,
+    /// Bytes written beyond the limit of the schema.
+    pub(super) written_bytes: usize,
+    readable_schemas: usize,
+}
+
+impl RequiredValues {
+    /// Returns the limits for a schema of `limit` bytes: twice as much again for these values.
+    pub(super) fn within(limit: usize) -> RequiredValues {
+        let available_bytes = (2 * limit).min(MAX_TOTAL_BYTES.saturating_sub(limit));
+        RequiredValues { available_bytes, written_bytes: 0, readable_schemas: MAX_READ_SCHEMAS }
+    }
+
+    /// Reserves the bytes of a value. Returns whether they were available.
+    pub(super) fn reserve(&mut self, value: &Value) -> bool {
+        // Write no more than fits: the list may have megabytes.
+        self.reserve_bytes(json::truncated_json(value, self.available_bytes + 4).len())
+    }
+
+    fn reserve_bytes(&mut self, bytes: usize) -> bool {
+        let fits = bytes <= self.available_bytes;
+        if fits {
+            self.available_bytes -= bytes;
+            self.written_bytes += bytes;
+        }
+        fits
+    }
+}
+
+/// A schema at the end of references.
+enum ReadSchema<'v> {
+    Inline(&'v Map<String, Value>),
+    Definition(Rc<TranslatedSchema>),
+}
+
+impl ReadSchema<'_> {
+    fn fields(&self) -> Option<&Map<String, Value>> {
+        match self {
+            ReadSchema::Inline(fields) => Some(fields),
+            ReadSchema::Definition(definition) => definition.value.as_object(),
+        }
+    }
+}
+
+impl Pruner<'_, '_> {
+    /// Adds the values of required arguments that pruning removed from a schema: those of its own `enum`, and those of
+    /// required properties below the depth.
+    pub(super) fn restore_required_values(&mut self, fields: &Map<String, Value>, output: &mut Map<String, Value>) {
+        if let (Some(Value::Array(choices)), false) = (fields.get("enum"), output.contains_key("enum")) {
+            self.describe_choices(choices, output);
+        }
+        let is_object = ["properties", "allOf"].iter().any(|key| fields.contains_key(*key));
+        if !is_object || output.contains_key("properties") {
+            return;
+        }
+        let members = array_keyword(output, "allOf").iter().filter_map(|member| member.get("properties")?.as_object());
+        let shown: HashSet<String> = members.flat_map(|properties| properties.keys().cloned()).collect();
+        let properties = self.required_properties(fields, &shown, 0);
+        if !properties.is_empty() {
+            output.insert("properties".into(), properties.into());
+        }
+    }
+
+    /// Returns the required properties of an object whose values are listed, without anything else and without those in
+    /// `shown`.
+    fn required_properties(
+        &mut self,
+        fields: &Map<String, Value>,
+        shown: &HashSet<String>,
+        nesting: usize,
+    ) -> Map<String, Value> {
+        // A member of `allOf` may require a property of another.
+        let mut required: Vec<String> = Vec::new();
+        self.visit_all_of(fields, 0, &mut |_, layer| {
+            let names = array_keyword(layer, "required").iter().filter_map(Value::as_str);
+            required.extend(names.take(MAX_REQUIRED_NAMES).filter(|name| !shown.contains(*name)).map(str::to_owned));
+        });
+        let mut output = Map::new();
+        self.visit_all_of(fields, 0, &mut |pruner, layer| {
+            let Some(properties) = layer.get("properties").and_then(Value::as_object) else { return };
+            for name in &required {
+                let property = properties.get(name).filter(|_| !output.contains_key(name));
+                let property = property.and_then(|property| pruner.required_property(property, nesting + 1));
+                if let Some(property) = property.filter(|_| pruner.required.reserve_bytes(name.len() + 8)) {
+                    output.insert(name.clone(), property);
+                }
+            }
+        });
+        output
+    }
+
+    /// Calls `visit` with a schema and the members of its `allOf`.
+    fn visit_all_of(
+        &mut self,
+        fields: &Map<String, Value>,
+        nesting: usize,
+        visit: &mut dyn FnMut(&mut Self, &Map<String, Value>),
+    ) {
+        visit(self, fields);
+        for member in array_keyword(fields, "allOf").iter().filter(|_| nesting < MAX_NESTING) {
+            let member = self.read_schema(member);
+            if let Some(fields) = member.as_ref().and_then(ReadSchema::fields) {
+                self.visit_all_of(fields, nesting + 1, visit);
+            }
+        }
+    }
+
+    /// Returns the values of a required property, or of the properties that it requires itself.
+    fn required_property(&mut self, property: &Value, nesting: usize) -> Option<Value> {
+        let schema = self.read_schema(property)?;
+        let fields = schema.fields()?;
+        let mut output: Map<String, Value> = Map::new();
+        output.extend(fields.get("type").map(|kind| ("type".to_owned(), kind.clone())));
+        if let Some(choices) = fields.get("enum") {
+            if self.required.reserve(choices) {
+                output.insert("enum".into(), choices.clone());
+            } else {
+                self.describe_choices(choices.as_array()?, &mut output);
+            }
+            return Some(output.into());
+        }
+        if nesting >= MAX_NESTING {
+            return None;
+        }
+        let properties = self.required_properties(fields, &HashSet::new(), nesting);
+        if properties.is_empty() {
+            return None;
+        }
+        output.insert("properties".into(), properties.into());
+        output.insert("$comment".into(), PRUNED_COMMENT.into());
+        Some(output.into())
+    }
+
+    /// Reads a schema through references. Returns `None` once enough schemas were read.
+    fn read_schema<'v>(&mut self, schema: &'v Value) -> Option<ReadSchema<'v>> {
+        let mut read = ReadSchema::Inline(schema.as_object()?);
+        loop {
+            self.required.readable_schemas = self.required.readable_schemas.checked_sub(1)?;
+            let Some(name) = referenced_definition(read.fields()?) else { return Some(read) };
+            let definition = (self.find_definition)(name)?;
+            read = ReadSchema::Definition(definition);
+        }
+    }
+
+    /// Shows the first values and the number of all in the description of a schema that lists too many of them.
+    fn describe_choices(&mut self, choices: &[Value], output: &mut Map<String, Value>) {
+        let mut shown = String::new();
+        let mut count = 0;
+        for choice in choices {
+            let size = json::truncated_json(choice, MAX_SHOWN_BYTES).len();
+            if shown.len() + size > MAX_SHOWN_BYTES.min(self.required.available_bytes) {
+                break;
+            }
+            let Ok(text) = json::to_exact_string(choice) else { break };
+            shown.push_str(if count == 0 { "" } else { ", " });
+            shown.push_str(&text);
+            count += 1;
+        }
+        let missing = choices.len() - count;
+        let note = match count {
+            0 => format!("One of {missing} values (ask for the full schema to see them)."),
+            _ => format!("One of {shown}, or {missing} more (ask for the full schema to see all)."),
+        };
+        let description = output.get("description").and_then(Value::as_str);
+        let description = description.map_or_else(|| note.clone(), |text| format!("{text} {note}"));
+        // Charged even if it does not fit: the number of such arguments is small.
+        self.required.available_bytes = self.required.available_bytes.saturating_sub(note.len());
+        self.required.written_bytes += note.len() + 20;
+        output.insert("description".into(), description.into());
+    }
+}

@@ -1,0 +1,294 @@
+//! Which tools and sources a principal may know of where no [`View`] is read: tools of disabled sources, removed tools,
+//! records of the journal, outcomes of refreshes.
+//!
+//! Administrators see everything. For everyone else a tool that is denied or hidden is left out, and so is a source that
+//! offers no other tool. Rules have no history: those of the current declaration decide about the past as well, and those
+//! of the last declaration about a removed source.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use toolcrib_catalog::{CatalogSource, Segment, View};
+use toolcrib_core::access::Role;
+use toolcrib_core::fingerprint::Fingerprint;
+use toolcrib_core::inventory::history::ToolMatcher;
+use toolcrib_core::inventory::{Event, Inventory, Record, ToolState};
+use toolcrib_core::policy::Verdict;
+use toolcrib_core::principal::Principal;
+use toolcrib_core::text::sanitize_truncated;
+use toolcrib_core::tool::{ToolName, name_prefix};
+use toolcrib_core::{Code, Error, Result, SourceId, ToolId};
+
+use super::{Registry, view_for};
+use crate::call::CallFinished;
+use crate::refresh::{RefreshOutcome, RefreshStatus};
+use crate::state::Snapshot;
+
+/// Tools and sources that a principal may know of, at one state of the registry. Cheap to make; see [`Registry::visibility`].
+#[derive(Debug, Clone)]
+pub struct Visibility {
+    snapshot: Arc<Snapshot>,
+    view: View,
+    role: Role,
+}
+
+impl Registry {
+    /// Returns what a principal may know of, now.
+    pub fn visibility(&self, principal: &Principal) -> Visibility {
+        Visibility::for_role(self.state.snapshot(), principal.role())
+    }
+}
+
+impl Visibility {
+    pub(crate) fn for_role(snapshot: Arc<Snapshot>, role: Role) -> Visibility {
+        Visibility { view: view_for(role, snapshot.catalog.clone()), snapshot, role }
+    }
+
+    /// Whether nothing is left out.
+    pub fn is_full(&self) -> bool {
+        self.role == Role::Admin
+    }
+
+    /// The catalogue, as the principal may see it.
+    pub(crate) fn view(&self) -> &View {
+        &self.view
+    }
+
+    /// The state that it was made from.
+    pub(crate) fn snapshot(&self) -> &Arc<Snapshot> {
+        &self.snapshot
+    }
+
+    /// Returns the verdict on a tool that its source offers or offered, by the source's own name for it.
+    pub(crate) fn verdict(&self, source: &SourceId, original_name: &str) -> Verdict {
+        if let Some(catalog_source) = self.snapshot.catalog.source(source) {
+            return catalog_verdict(catalog_source, original_name);
+        }
+        let inventory = &self.snapshot.inventory;
+        let Some(state) = inventory.source(source) else {
+            let is_withheld =
+                inventory.removed_source(source).is_some_and(|state| state.withheld.contains(original_name));
+            return if is_withheld { Verdict::Hide } else { Verdict::Allow };
+        };
+        let rules = self.snapshot.effective_sources.get(source).map(|source| &source.settings.tools);
+        rules.map_or(Verdict::Allow, |rules| rules.unlisted_verdict(&name_prefix(source, &state.kind), original_name))
+    }
+
+    /// Whether the principal may know of a tool, by the source's own name for it.
+    pub fn shows_tool(&self, source: &SourceId, original_name: &str) -> bool {
+        self.is_full() || self.verdict(source, original_name) < Verdict::Deny
+    }
+
+    /// Whether the principal may know of a source. One without any tools is shown, so that its state can be seen. Of a
+    /// removed source all tools count that it ever offered.
+    pub fn shows_source(&self, id: &SourceId) -> bool {
+        if self.is_full() || !self.restricts(id) {
+            return true;
+        }
+        if self.snapshot.catalog.tool_count(id) > 0 {
+            return self.view.source(id).is_some();
+        }
+        let inventory = &self.snapshot.inventory;
+        let Some(state) = inventory.source(id) else {
+            return inventory
+                .removed_source(id)
+                .is_none_or(|state| state.tools.keys().any(|tool| self.shows_tool(id, tool)));
+        };
+        let mut known = state.tools.iter().filter(|(_, tool)| !tool.deprecated).map(|(name, _)| name).peekable();
+        known.peek().is_none() || known.any(|name| self.shows_tool(id, name))
+    }
+
+    /// Finds the tool of an inventory, current or past, that a name means, among those that `filter` accepts. Tools that the
+    /// principal may not know of do not exist for it.
+    ///
+    /// # Errors
+    /// `FORBIDDEN` if the name means a denied tool and no other.
+    pub(crate) fn match_tool(
+        &self,
+        inventory: &Inventory,
+        name: &str,
+        filter: impl Fn(&ToolState) -> bool,
+    ) -> Result<ToolMatcher> {
+        let is_visible = |id: &SourceId, tool: &str, state: &ToolState| filter(state) && self.shows_tool(id, tool);
+        let found = ToolMatcher::find(inventory, name, is_visible)?;
+        if self.is_full() || matches!(found, ToolMatcher::Tool(_)) {
+            return Ok(found);
+        }
+        let is_denied =
+            |id: &SourceId, tool: &str, state: &ToolState| filter(state) && self.verdict(id, tool) == Verdict::Deny;
+        match ToolMatcher::find(inventory, name, is_denied) {
+            Ok(ToolMatcher::Tool(ToolId { source, name })) => {
+                let message = format!("`{}` is denied by the rules of `{source}`", sanitize_truncated(&name, 80));
+                Err(Error::new(Code::Forbidden, message))
+            }
+            Ok(ToolMatcher::Name(_)) | Err(_) => Ok(found),
+        }
+    }
+
+    /// Whether tools of a source may be left out, because it has a rule against some.
+    pub fn restricts(&self, id: &SourceId) -> bool {
+        if self.is_full() {
+            return false;
+        }
+        if let Some(catalog_source) = self.snapshot.catalog.source(id) {
+            return catalog_source.options.leaves_out_tools();
+        }
+        match self.snapshot.effective_sources.get(id) {
+            Some(source) => source.settings.tools.lists().flatten().any(|rule| rule.verdict >= Verdict::Deny),
+            None => self.snapshot.inventory.removed_source(id).is_some_and(|state| !state.withheld.is_empty()),
+        }
+    }
+
+    /// Returns the error for an unknown source, with a suggestion among those that the principal may know of.
+    pub fn unknown_source_error(&self, name: &str) -> Error {
+        self.snapshot.unknown_source_error(name, |id| self.shows_source(id))
+    }
+
+    /// Returns the fingerprint of the tools of a source, as far as the principal sees them.
+    pub(crate) fn inventory_hash(&self, id: &SourceId) -> Option<Fingerprint> {
+        let catalog_source = self.snapshot.catalog.source(id);
+        let manifest = catalog_source
+            .map(|source| source.segment.fingerprint())
+            .or_else(|| self.snapshot.inventory.source(id)?.manifest)?;
+        if !self.restricts(id) {
+            return Some(manifest);
+        }
+        // The list of a disabled source is not loaded.
+        catalog_source.map(|source| source.segment.packed().restrict(|name| self.shows_tool(id, name)).fingerprint)
+    }
+
+    /// Returns the tools of a segment that the principal may know of.
+    pub(crate) fn restrict_segment(&self, segment: &Arc<Segment>) -> Arc<Segment> {
+        let id = segment.source();
+        if !self.restricts(id) {
+            return segment.clone();
+        }
+        Arc::new(segment.restrict(|name| self.shows_tool(id, name)))
+    }
+
+    /// Returns a record without the tools that the principal may not know of; `None` if it is about nothing else.
+    pub fn restrict_record<'r>(&self, record: &'r Record) -> Option<Cow<'r, Record>> {
+        Some(match self.restrict_event(&record.event)? {
+            Cow::Borrowed(_) => Cow::Borrowed(record),
+            Cow::Owned(event) => {
+                let Record { seq, at, actor, .. } = record;
+                Cow::Owned(Record { seq: *seq, at: *at, actor: actor.clone(), event })
+            }
+        })
+    }
+
+    fn restrict_event<'e>(&self, event: &'e Event) -> Option<Cow<'e, Event>> {
+        let Some(source) = event.source().filter(|source| self.restricts(source)) else {
+            return Some(Cow::Borrowed(event));
+        };
+        let is_visible = |name: &String| self.shows_tool(source, name);
+        match event {
+            _ if !self.shows_source(source) => None,
+            Event::ToolEnabled { tool, .. } | Event::ToolDisabled { tool, .. } => {
+                is_visible(tool).then_some(Cow::Borrowed(event))
+            }
+            Event::SourceRemoved { source, .. } => {
+                Some(Cow::Owned(Event::SourceRemoved { source: source.clone(), withheld: Vec::new() }))
+            }
+            Event::InventoryRecorded { source, fingerprint, added, changed, removed, renamed } => {
+                let mut added = added.clone();
+                added.retain(is_visible);
+                let mut changed = changed.clone();
+                changed.retain(|change| is_visible(&change.name));
+                let mut removed = removed.clone();
+                removed.retain(is_visible);
+                let mut renamed = renamed.clone();
+                renamed.retain(|renamed| is_visible(&renamed.from) && is_visible(&renamed.to));
+                let is_empty = added.is_empty() && changed.is_empty() && removed.is_empty();
+                let (source, fingerprint) = (source.clone(), *fingerprint);
+                let event = Event::InventoryRecorded { source, fingerprint, added, changed, removed, renamed };
+                (!is_empty).then_some(Cow::Owned(event))
+            }
+            Event::SourceDeclared { .. }
+            | Event::SourceChanged { .. }
+            | Event::SourceEnabled { .. }
+            | Event::SourceDisabled { .. }
+            | Event::FeaturesRecorded { .. }
+            | Event::TokenCreated { .. }
+            | Event::TokenChanged { .. }
+            | Event::TokenRevoked { .. }
+            | Event::DamageAccepted { .. }
+            | Event::Unknown => Some(Cow::Borrowed(event)),
+        }
+    }
+
+    /// Returns the outcome of a refresh without the tools that the principal may not know of; `None` for a source that it
+    /// may not know of.
+    pub fn restrict_outcome(&self, mut outcome: RefreshOutcome) -> Option<RefreshOutcome> {
+        let id = outcome.source.clone();
+        if !self.restricts(&id) {
+            return Some(outcome);
+        }
+        if !self.shows_source(&id) {
+            return None;
+        }
+        let left_out = self.left_out_names(&id);
+        let changed = outcome.changed.iter().map(|change| change.name.as_str());
+        let new: HashSet<&str> = outcome.added.iter().map(String::as_str).chain(changed).collect();
+        let listed = self.snapshot.catalog.source(&id).map(|source| &source.segment);
+        let listed = listed.into_iter().flat_map(|segment| segment.entries()).map(|entry| entry.name.as_str());
+        let unchanged = listed.filter(|name| left_out.contains(*name) && !new.contains(name)).count();
+        outcome.unchanged = outcome.unchanged.saturating_sub(unchanged);
+        outcome.added.retain(|name| !left_out.contains(name));
+        outcome.changed.retain(|change| !left_out.contains(&change.name));
+        outcome.removed.retain(|name| !left_out.contains(name));
+        outcome.renamed.retain(|renamed| !left_out.contains(&renamed.from) && !left_out.contains(&renamed.to));
+        outcome.inventory_hash = self.inventory_hash(&id);
+        let has_changes = !outcome.added.is_empty() || !outcome.changed.is_empty() || !outcome.removed.is_empty();
+        if outcome.status == RefreshStatus::Success && !has_changes && outcome.features.is_none() {
+            outcome.status = RefreshStatus::Unchanged;
+        }
+        Some(outcome)
+    }
+
+    /// Whether the principal may know of a finished call. A call to a hidden tool is recorded like one to an unknown name.
+    pub fn shows_call(&self, call: &CallFinished) -> bool {
+        let Some(source) = call.source.as_ref().filter(|source| self.restricts(source)) else { return true };
+        self.shows_source(source) && self.shows_tool_name(source, &call.tool)
+    }
+
+    /// Whether the principal may know of a current or removed tool of a source, by its name in the catalogue.
+    fn shows_tool_name(&self, id: &SourceId, name: &str) -> bool {
+        let segment = self.snapshot.catalog.source(id).map(|source| &source.segment);
+        let position = segment.and_then(|segment| segment.position_of_name(name));
+        let listed = segment.zip(position).and_then(|(segment, at)| Some((segment, segment.entries().get(at)?)));
+        match listed {
+            Some((segment, entry)) => self.shows_tool(id, segment.original_name(entry)),
+            None => !self.left_out_names(id).contains(name),
+        }
+    }
+
+    /// Names, as in the catalogue, of the current and removed tools of a source that the principal may not know of.
+    fn left_out_names(&self, id: &SourceId) -> HashSet<String> {
+        let inventory = &self.snapshot.inventory;
+        let state = inventory.source(id).or_else(|| inventory.removed_source(id));
+        let prefix = name_prefix(id, state.map_or("", |state| &state.kind));
+        let recorded = state.into_iter().flat_map(|state| state.tools.keys()).filter(|name| !self.shows_tool(id, name));
+        let recorded = recorded.map(|name| self.snapshot.tool_name(id, name, &prefix));
+        // The tools of a source that the environment declares are not in the inventory.
+        let segment = self.snapshot.catalog.source(id).map(|source| &source.segment);
+        let entries =
+            segment.into_iter().flat_map(|segment| segment.entries().iter().map(move |entry| (segment, entry)));
+        let listed = entries.filter(|(segment, entry)| !self.shows_tool(id, segment.original_name(entry)));
+        recorded.chain(listed.map(|(_, entry)| entry.name.to_string())).collect()
+    }
+}
+
+/// Returns the verdict on a tool of a source in the catalogue, whether it is still offered or not.
+fn catalog_verdict(source: &CatalogSource, original_name: &str) -> Verdict {
+    let prefix = source.segment.prefix();
+    let entry = source.segment.position_of_original(original_name).and_then(|at| source.segment.entries().get(at));
+    match entry {
+        Some(entry) => source.options.verdict(original_name, entry.name.without_prefix(prefix)),
+        None => {
+            let name = ToolName::from_original(prefix, original_name);
+            source.options.verdict(original_name, name.without_prefix(prefix))
+        }
+    }
+}
