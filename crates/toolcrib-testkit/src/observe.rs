@@ -1,4 +1,5 @@
-//! Observation of servers and processes: waiting for a condition, files that scripted servers write, running processes.
+//! Observation of servers and processes: waiting for a condition, files that scripted servers write or read, running
+//! processes.
 
 use std::fmt::Display;
 use std::fs;
@@ -43,6 +44,20 @@ pub fn read_or_empty(path: &Path) -> String {
 /// Returns the lines of a file; none without a file. A scripted server with `--count-file` writes one for each start.
 pub fn read_lines(path: &Path) -> Vec<String> {
     read_or_empty(path).lines().map(str::to_owned).collect()
+}
+
+/// Replaces a file that a server may be reading at this moment: a reader gets the old content or the new one, but never
+/// the empty file that `fs::write` makes in between.
+///
+/// # Panics
+///
+/// If the file cannot be written.
+#[track_caller]
+#[expect(clippy::unwrap_used, reason = "fails the calling test")]
+pub fn replace_file(path: &Path, content: &str) {
+    let new_path = path.with_added_extension("new");
+    fs::write(&new_path, content).unwrap();
+    fs::rename(&new_path, path).unwrap();
 }
 
 /// Whether a process exists and is not a zombie.

@@ -9,7 +9,7 @@ use toolcrib::refresh::RefreshWait;
 use toolcrib::{Refresh, Registry, SourceId};
 use toolcrib_mcp::{ClientOptions, ConnectTarget, ConnectionEvent, Era, McpClient};
 use toolcrib_server::McpService;
-use toolcrib_testkit::observe::{read_lines, wait_until};
+use toolcrib_testkit::observe::{read_lines, replace_file, wait_until};
 use toolcrib_testkit::programs::{self, scripted_source};
 
 use super::support::{TEST_TIMEOUT, connect_client, open_with_processes, send_request, serve_http};
@@ -36,7 +36,7 @@ impl FeatureFixture {
     }
 
     fn set_features(&self, id: &str, features: Value) {
-        std::fs::write(self.directory.path().join(id), features.to_string()).unwrap();
+        replace_file(&self.directory.path().join(id), &features.to_string());
     }
 
     async fn refresh(&self) {

@@ -17,7 +17,7 @@ use toolcrib::refresh::{RefreshStatus, RefreshWait};
 use toolcrib::registry::RegistryNotice;
 use toolcrib::testkit::ScriptedSource;
 use toolcrib::{Refresh, Registry, RegistryOptions};
-use toolcrib_testkit::observe::{TEST_TIMEOUT, read_lines, wait_until_async};
+use toolcrib_testkit::observe::{TEST_TIMEOUT, read_lines, replace_file, wait_until_async};
 use toolcrib_testkit::programs;
 
 use crate::support::{
@@ -46,7 +46,7 @@ fn sources_json(fixture: &SqliteRegistry, flags: &[&str], settings: Value) -> Va
 }
 
 fn set_features(fixture: &SqliteRegistry, features: Value) {
-    std::fs::write(fixture.path("features.json"), features.to_string()).unwrap();
+    replace_file(&fixture.path("features.json"), &features.to_string());
 }
 
 fn some_features() -> Value {

@@ -1,4 +1,4 @@
-//! Several processes on first data directory: a registry in this process and `toolcrib` commands.
+//! Several processes on one data directory: a registry in this process and `toolcrib` commands.
 #![cfg(target_os = "linux")]
 
 use std::path::Path;
@@ -9,6 +9,7 @@ use tempfile::TempDir;
 use toolcrib::Registry;
 use toolcrib::refresh::RefreshStatus;
 use toolcrib::registry::{DiscoveryStatus, HistoryQuery, RegistryNotice};
+use toolcrib_testkit::observe::replace_file;
 use toolcrib_testkit::programs;
 
 use crate::support::{
@@ -37,8 +38,7 @@ fn json_output(child: Child) -> Value {
 
 fn write_tool_list(home: &Path, names: &[&str]) {
     let tools: Vec<Value> = names.iter().map(|name| json!({"name": name})).collect();
-    std::fs::write(home.join("new"), json!(tools).to_string()).unwrap();
-    std::fs::rename(home.join("new"), home.join("list")).unwrap();
+    replace_file(&home.join("list"), &json!(tools).to_string());
 }
 
 #[tokio::test]
