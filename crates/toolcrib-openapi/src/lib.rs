@@ -37,5 +37,6 @@ mod parser;
 
 pub use convert::{ConversionOptions, ConvertedDocument, convert};
 pub use document_set::DocumentSet;
+pub use operation::content_kind;
 pub use parser::{parse, parse_with_examples};
 pub use tool_names::sanitize_name;

@@ -19,8 +19,7 @@ use super::description;
 use super::parameters::{self, DeclaredParameter, ParameterSchema};
 use super::schema::{AssembledSchema, Direction, SchemaTranslator, TranslatedSchema};
 use body::ConvertedBody;
-#[cfg(feature = "http")]
-pub(crate) use body::content_kind;
+pub use body::content_kind;
 
 /// A converted operation.
 #[derive(Debug)]

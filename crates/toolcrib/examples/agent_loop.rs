@@ -6,6 +6,7 @@
 
 use serde_json::{Value, json};
 use toolcrib::catalog::render::Format;
+use toolcrib::core::json::to_exact_string;
 use toolcrib::registry::ToolFilter;
 use toolcrib::{BuiltinDefinition, BuiltinOutput, Principal, Registry, Result, builtin_handler};
 
@@ -81,7 +82,11 @@ async fn run_tool_use(registry: &Registry, caller: &Principal, block: &Value) ->
     let result = registry.call(name, block["input"].clone()).caller(caller.clone()).await;
     let (content, is_error) = match result {
         Ok(output) => (serde_json::from_str(output.content()).unwrap_or_default(), output.is_error()),
-        Err(error) => (json!([{ "type": "text", "text": error.envelope().to_string() }]), true),
+        // Details of an error may have integers of more than 64 bits.
+        Err(error) => {
+            let text = to_exact_string(&error.envelope()).unwrap_or_default();
+            (json!([{ "type": "text", "text": text }]), true)
+        }
     };
     json!({ "type": "tool_result", "tool_use_id": block["id"], "content": content, "is_error": is_error })
 }

@@ -217,8 +217,13 @@ impl State {
     ) -> Result<Vec<Event>> {
         let decide = |writer: &WriterState| {
             precondition.check(&writer.inventory)?;
-            let events = commands.iter().map(|command| writer.decide(command)).collect::<Result<Vec<_>>>()?;
-            Ok(events.concat())
+            let mut events = Vec::new();
+            for command in commands {
+                // Each command is decided on the state before all of them, so two may lead to the same event.
+                let new = writer.decide(command)?;
+                events.extend(new.into_iter().filter(|event| !events.contains(event)).collect::<Vec<_>>());
+            }
+            Ok(events)
         };
         Ok(match self.write(&actor, None, decide).await? {
             WriteOutcome::Applied(events) => events,

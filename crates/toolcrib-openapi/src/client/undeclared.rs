@@ -36,7 +36,7 @@ pub(super) fn add_undeclared<'a>(
     let query = undeclared.query.iter().map(|pair| (ParameterLocation::Query, ParameterStyle::Form, pair));
     let headers = undeclared.headers.iter().map(|pair| (ParameterLocation::Header, ParameterStyle::Simple, pair));
     for (location, style, (name, value)) in query.chain(headers) {
-        if let Some(credential) = credential(name, value) {
+        for credential in credentials(name, value) {
             references.add_credential(&credential);
         }
         // No argument of a tool contains a space before a parenthesis.
@@ -53,16 +53,23 @@ pub(super) fn add_undeclared<'a>(
     (Cow::Owned(operation), arguments)
 }
 
-/// The secret part of a value, if its name says that it is a credential: without the scheme of `Bearer TOKEN`.
-fn credential(name: &str, value: &Value) -> Option<String> {
+/// The secret parts of a value, if its name says that it has some: without the scheme of `Bearer TOKEN`, and without the
+/// names of cookies.
+fn credentials(name: &str, value: &Value) -> Vec<String> {
     let name = name.to_ascii_lowercase();
-    let is_credential = CREDENTIAL_NAMES.iter().any(|part| name.contains(part));
+    let is_cookie = name == "cookie";
+    let is_credential = is_cookie || CREDENTIAL_NAMES.iter().any(|part| name.contains(part));
     if !is_credential || !matches!(value, Value::String(_) | Value::Number(_)) {
-        return None;
+        return Vec::new();
     }
     // As it is sent.
     let text = to_plain_text(value);
-    text.rsplit(' ').next().filter(|word| word.len() >= MIN_CREDENTIAL_LEN).map(str::to_owned)
+    let secrets: Vec<&str> = if is_cookie {
+        text.split(';').filter_map(|pair| Some(pair.split_once('=')?.1.trim())).collect()
+    } else {
+        text.rsplit(' ').take(1).collect()
+    };
+    secrets.into_iter().filter(|secret| secret.len() >= MIN_CREDENTIAL_LEN).map(str::to_owned).collect()
 }
 
 #[cfg(test)]
@@ -75,16 +82,18 @@ mod tests {
     #[test]
     fn credentials_are_recognized_as_they_are_sent() {
         let long = "123456789012345678901234567890";
-        for (name, value, expected) in [
-            ("Authorization", json!("Bearer s3cret-token"), Some("s3cret-token")),
-            ("session_token", json!(1_234_567_890), Some("1234567890")),
-            ("session_token", json!(1e9), Some("1000000000")),
-            ("X-Api-Key", parse_integer(long).unwrap(), Some(long)),
-            ("X-Api-Key", json!(1234), None),
-            ("X-Api-Key", json!([1_234_567_890]), None),
-            ("page", json!(1_234_567_890), None),
-        ] {
-            assert_eq!(credential(name, &value).as_deref(), expected, "{name} {value}");
+        let cases: [(&str, Value, &[&str]); 8] = [
+            ("Authorization", json!("Bearer s3cret-token"), &["s3cret-token"]),
+            ("session_token", json!(1_234_567_890), &["1234567890"]),
+            ("session_token", json!(1e9), &["1000000000"]),
+            ("X-Api-Key", parse_integer(long).unwrap(), &[long]),
+            ("X-Api-Key", json!(1234), &[]),
+            ("X-Api-Key", json!([1_234_567_890]), &[]),
+            ("page", json!(1_234_567_890), &[]),
+            ("Cookie", json!("sid=s3cret==; lang=en;id=0123456789"), &["s3cret==", "0123456789"]),
+        ];
+        for (name, value, expected) in cases {
+            assert_eq!(credentials(name, &value), expected, "{name} {value}");
         }
     }
 }

@@ -322,7 +322,7 @@ fn media_type_rank(media_type: &str) -> usize {
 }
 
 /// Returns how the content of a media type is encoded.
-pub(crate) fn content_kind(media_type: &str) -> BodyEncoding {
+pub fn content_kind(media_type: &str) -> BodyEncoding {
     // By the full type first, then by its structure.
     let essence = essence(media_type);
     match essence.as_str() {

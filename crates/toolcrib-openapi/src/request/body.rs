@@ -7,6 +7,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use serde_json::{Map, Value};
 use toolcrib_core::error::Result;
 use toolcrib_core::execution::{BodyAlternative, BodyEncoding, BodySpec, Operation};
+use toolcrib_core::json::long_integer;
 
 use super::{PreparedBody, invalid_argument, media_type, multipart, to_json, to_plain_text, urlencoded};
 
@@ -72,17 +73,20 @@ fn select_body<'a>(
     }
     let members = match arguments.get(&default.argument) {
         Some(Value::Object(members)) => members,
-        Some(Value::String(_)) => {
+        Some(value @ Value::String(_)) if long_integer(value).is_none() => {
             let text = choice.alternatives.iter().find(|alternative| alternative.for_text);
             return Ok(text.map_or(default, |alternative| &alternative.body));
         }
-        Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_)) | None => return Ok(default),
+        Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) | None => {
+            return Ok(default);
+        }
     };
     // `{name, base64}` is a file in a form only; a text is one if the default type does not have the field.
     let has_file = |alternative: &&BodyAlternative| {
         let mut files = alternative.body.fields.iter().filter(|(_, field)| field.binary).map(|(name, _)| name);
         files.any(|name| match members.get(name) {
             Some(Value::Object(file)) => file.contains_key("base64"),
+            Some(value) if long_integer(value).is_some() => false,
             Some(Value::String(_) | Value::Array(_)) => alternative.file_fields.contains(name),
             Some(Value::Null | Value::Bool(_) | Value::Number(_)) | None => false,
         })

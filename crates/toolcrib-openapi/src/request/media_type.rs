@@ -8,7 +8,7 @@ pub(crate) fn is_json(media_type: &str) -> bool {
 }
 
 /// Returns type and subtype without parameters, in lower case.
-pub(crate) fn essence(media_type: &str) -> String {
+pub fn essence(media_type: &str) -> String {
     media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 

@@ -8,6 +8,7 @@
 use serde_json::{Map, Value};
 use toolcrib_core::error::{Code, Error, Result};
 use toolcrib_core::execution::{Operation, OperationParameter, ParameterLocation, Serialization};
+use toolcrib_core::json::long_integer;
 use toolcrib_core::percent;
 
 use super::escape::{self, EscapeMode};
@@ -242,7 +243,9 @@ fn serialize_querystring(parameter: &OperationParameter, value: &Value) -> Resul
     let text = match (media_type::essence(media_type).as_str(), value) {
         // Only JSON has a text for null.
         (_, Value::Null) if !media_type::is_json(media_type) => String::new(),
-        (urlencoded::MEDIA_TYPE | "text/plain", Value::String(text)) => escape::LITERAL.encode_value(text),
+        (urlencoded::MEDIA_TYPE | "text/plain", Value::String(text)) if long_integer(value).is_none() => {
+            escape::LITERAL.encode_value(text)
+        }
         (urlencoded::MEDIA_TYPE, _) => {
             urlencoded::serialize_plain_form(&parameter.argument, value, MAX_REQUEST_URL_LEN)?
         }

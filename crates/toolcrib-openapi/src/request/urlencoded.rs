@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 use toolcrib_core::error::Result;
 use toolcrib_core::execution::{BodyField, ParameterStyle, Serialization};
+use toolcrib_core::json::long_integer;
 
 use super::escape::{self, EscapeMode};
 use super::style::ValueWriter;
@@ -28,8 +29,8 @@ pub(super) fn serialize_form(
 ) -> Result<String> {
     let properties = match value {
         Value::Object(properties) => properties,
-        Value::String(text) => return Ok(text.clone()),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => {
+        Value::String(text) if long_integer(value).is_none() => return Ok(text.clone()),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
             return Err(invalid_argument(argument, "is sent as a form and must be an object"));
         }
     };

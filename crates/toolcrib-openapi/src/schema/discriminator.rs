@@ -39,8 +39,11 @@ pub(super) struct Discriminator<'a> {
 /// Where the variants of a schema come from.
 #[derive(Debug)]
 pub(super) enum VariantOrigin {
-    /// Members of `oneOf` or `anyOf`.
+    /// Members of `oneOf` or `anyOf` beside the discriminator.
     Union,
+    /// Members of `oneOf` or `anyOf` that extend the schema with the discriminator. The document does not say that their
+    /// names are values.
+    InheritingUnion,
     /// Schemas that extend the one with the discriminator, directly or not. They inherit the values that it lists.
     Subtypes { inherited: Option<HashSet<String>> },
 }
@@ -63,6 +66,14 @@ pub(super) struct Selection {
     pub(super) values: Vec<Value>,
     /// Whether the schema of the variant allows no others.
     pub(super) is_declared: bool,
+}
+
+/// Texts of the values that the document assigns to a variant.
+#[derive(Debug, Default, Clone)]
+struct AssignedValues {
+    texts: Vec<String>,
+    /// Whether the mapping refers to the variant. Otherwise the values are guesses from its name.
+    is_mapped: bool,
 }
 
 /// Declarations of the discriminating property in one variant.
@@ -106,8 +117,7 @@ impl<'a> SchemaTranslator<'a> {
 
     /// Returns a named schema as a variant.
     pub(super) fn named_variant(&self, schema: &ComponentSchema<'a>) -> Option<Variant<'a>> {
-        let resolved = self.documents.resolve(schema.node).ok()?;
-        Some(Variant { target: schema.node, resolved, names: vec![schema.name.to_owned()] })
+        Some(Variant { target: schema.node, resolved: schema.resolved, names: vec![schema.name.to_owned()] })
     }
 
     /// Returns the variant that a reference points to.
@@ -137,18 +147,10 @@ impl<'a> SchemaTranslator<'a> {
                 None => PropertyValues::default(),
             });
         }
-        let selecting = self.selecting_values(discriminator, variants, origin);
-        // Variants by the values that select them.
-        let mut owners: HashMap<String, HashSet<usize>> = HashMap::new();
-        for (index, (values, declared)) in selecting.iter().zip(&declared).enumerate() {
-            let only_value = declared.listed.as_deref().filter(|listed| listed.len() == 1);
-            let values = values.iter().cloned().chain(only_value.into_iter().flatten().map(value_text));
-            for value in values {
-                owners.entry(value).or_default().insert(index);
-            }
-        }
-        let all = selecting.into_iter().zip(declared).enumerate();
-        let selections = all.map(|(index, (values, declared))| match declared {
+        let assigned = self.assigned_values(discriminator, variants, origin);
+        let owners = value_owners(&assigned, &declared);
+        let all = assigned.into_iter().zip(declared).enumerate();
+        let selections = all.map(|(index, (assigned, declared))| match declared {
             PropertyValues { is_hidden: true, .. } => Selection::default(),
             // The listed values are what the server checks, whatever the mapping says.
             PropertyValues { listed: Some(mut listed), .. } => {
@@ -160,9 +162,15 @@ impl<'a> SchemaTranslator<'a> {
                 });
                 Selection { is_declared: listed.len() == count, values: listed }
             }
+            // Servers of such documents often use other values than the names.
+            PropertyValues { listed: None, .. }
+                if !assigned.is_mapped && matches!(origin, VariantOrigin::InheritingUnion) =>
+            {
+                Selection::default()
+            }
             PropertyValues { listed: None, types, .. } => {
-                let mut values: Vec<Value> =
-                    values.iter().flat_map(|value| typed_values(value, types.as_deref())).collect();
+                let texts = assigned.texts.iter();
+                let mut values: Vec<Value> = texts.flat_map(|text| typed_values(text, types.as_deref())).collect();
                 let mut seen = HashSet::new();
                 values.retain(|value| seen.insert(value.to_string()));
                 Selection { values, is_declared: false }
@@ -181,15 +189,15 @@ impl<'a> SchemaTranslator<'a> {
         self.property_values(schema, property, direction).listed
     }
 
-    /// Returns the values that select each variant: those of the mapping, else the name of its schema.
-    fn selecting_values(
+    /// Returns the values that the document assigns to each variant: those of the mapping, else the name of its schema.
+    fn assigned_values(
         &mut self,
         discriminator: &Discriminator<'a>,
         variants: &[Option<Variant<'a>>],
         origin: &VariantOrigin,
-    ) -> Vec<Vec<String>> {
+    ) -> Vec<AssignedValues> {
         self.spend((discriminator.mapping.len() + variants.len()) as u64);
-        let mut values: Vec<Vec<String>> = vec![Vec::new(); variants.len()];
+        let mut assigned = vec![AssignedValues::default(); variants.len()];
         let mut unassigned = Vec::new();
         let by_address = |address: fn(&Variant<'a>) -> *const Value| {
             let mut indexes: HashMap<*const Value, Vec<usize>> = HashMap::new();
@@ -210,31 +218,38 @@ impl<'a> SchemaTranslator<'a> {
             if let Some(indexes) = exact.or(same) {
                 self.charge_assignments(value, indexes.len());
                 if self.is_exhausted() {
-                    return vec![Vec::new(); variants.len()];
+                    return vec![AssignedValues::default(); variants.len()];
                 }
-                indexes.iter().for_each(|index| values[*index].push((*value).to_owned()));
+                for index in indexes {
+                    assigned[*index].texts.push((*value).to_owned());
+                    assigned[*index].is_mapped = true;
+                }
             } else if end.is_none() {
                 unassigned.push((*value).to_owned());
             }
         }
         let has_few_unassigned = unassigned.len() <= MAX_UNASSIGNED_VALUES;
-        for (values, variant) in values.iter_mut().zip(variants) {
+        for (assigned, variant) in assigned.iter_mut().zip(variants) {
             let Some(variant) = variant else { continue };
             // The subtypes of a subtype are variants beside it.
-            let is_union_member = matches!(origin, VariantOrigin::Union);
+            let is_union_member = match origin {
+                VariantOrigin::Union | VariantOrigin::InheritingUnion => true,
+                VariantOrigin::Subtypes { .. } => false,
+            };
+            let is_named = !is_union(variant.resolved.value) && !variant.names.is_empty();
             if is_union_member && self.has_own_values(variant, discriminator.property) {
-                values.clear();
-            } else if values.is_empty() && !is_union(variant.resolved.value) && has_few_unassigned {
+                assigned.texts.clear();
+            } else if assigned.texts.is_empty() && is_named && has_few_unassigned {
                 // A mapping to a schema that does not exist may have meant any variant without a value. With many of
-                // them, nothing is known about such a variant.
+                // them, or without a name, nothing is known about such a variant.
                 unassigned.iter().for_each(|value| self.charge_assignments(value, 1));
                 if self.is_exhausted() {
                     continue;
                 }
-                values.extend(variant.names.iter().chain(&unassigned).cloned());
+                assigned.texts.extend(variant.names.iter().chain(&unassigned).cloned());
             }
         }
-        values
+        assigned
     }
 
     /// Charges the assignment of a value to this many variants.
@@ -310,6 +325,21 @@ impl<'a> SchemaTranslator<'a> {
         }
         values
     }
+}
+
+/// Returns the variants that each value selects. A value that a variant does not list selects it by mistake.
+fn value_owners(assigned: &[AssignedValues], declared: &[PropertyValues]) -> HashMap<String, HashSet<usize>> {
+    let mut owners: HashMap<String, HashSet<usize>> = HashMap::new();
+    for (index, (assigned, declared)) in assigned.iter().zip(declared).enumerate() {
+        let listed: Option<HashSet<String>> =
+            declared.listed.as_deref().map(|listed| listed.iter().map(value_text).collect());
+        let is_valid = |text: &&String| listed.as_ref().is_none_or(|listed| listed.contains(*text));
+        let only_value = listed.iter().filter(|listed| listed.len() == 1).flatten();
+        for text in assigned.texts.iter().filter(is_valid).chain(only_value) {
+            owners.entry(text.clone()).or_default().insert(index);
+        }
+    }
+    owners
 }
 
 /// Returns the property whose value selects the variant of a schema.

@@ -4,7 +4,8 @@
 //! Pet: { discriminator: { propertyName: kind } }     Cat: { allOf: [Pet, …] }     Dog: { allOf: [Pet, …] }
 //! ```
 //!
-//! A reference to `Pet` as a value means any of the three; in `allOf` of `Cat` it means the fields of `Pet` alone.
+//! A reference to `Pet` as a value means any of the three; in `allOf` of `Cat` it means the fields of `Pet` alone. A named
+//! schema may be a reference to the schema that extends another, as in documents that are split over files.
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -28,6 +29,8 @@ const MAX_STEPS: u64 = 1_000_000;
 pub(super) struct ComponentSchema<'a> {
     pub(super) name: &'a str,
     pub(super) node: NodeRef<'a>,
+    /// The schema at the end of all references.
+    pub(super) resolved: NodeRef<'a>,
     /// Absolute URL with a JSON pointer.
     pub(super) url: String,
 }
@@ -49,29 +52,37 @@ impl<'a> SchemaHierarchy<'a> {
     /// Reads the named schemas of all documents.
     pub(super) fn from_documents(documents: &'a DocumentSet) -> SchemaHierarchy<'a> {
         let mut hierarchy = SchemaHierarchy::default();
-        let null = &Value::Null;
-        for root in documents.roots() {
-            let components = root.value.get("components").unwrap_or(null);
-            let current = object_members(components, "schemas").map(|entry| ("/components/schemas/", entry));
-            let swagger = object_members(root.value, "definitions").map(|entry| ("/definitions/", entry));
-            for (parent, (name, value)) in current.chain(swagger) {
-                hierarchy.steps += 1;
+        // A schema is known by its own name rather than by that of an alias, so aliases are read last.
+        for is_alias in [false, true] {
+            for schema in documents.roots().flat_map(named_schemas) {
+                if reference_text(schema.node.value).is_some() == is_alias {
+                    hierarchy.add(schema, documents);
+                }
                 if hierarchy.steps > MAX_STEPS {
                     return SchemaHierarchy { steps: hierarchy.steps, ..SchemaHierarchy::default() };
-                }
-                for member in array_at(value, "allOf") {
-                    let Some(reference) = reference_text(member) else { continue };
-                    hierarchy.steps += STEPS_PER_REFERENCE;
-                    let target = documents.resolve_reference(reference, root.document_url);
-                    let Ok(target) = target.and_then(|(target, _)| documents.resolve(target)) else { continue };
-                    hierarchy.extensions.insert((std::ptr::from_ref(value), std::ptr::from_ref(target.value)));
-                    let url = format!("{}#{parent}{}", root.document_url, escape_pointer_token(name));
-                    let subtypes = hierarchy.subtypes.entry(std::ptr::from_ref(target.value)).or_default();
-                    subtypes.push(ComponentSchema { name, node: NodeRef { value, ..root }, url });
                 }
             }
         }
         hierarchy
+    }
+
+    /// Adds a named schema to the subtypes of those that it extends.
+    fn add(&mut self, schema: NamedSchema<'a>, documents: &'a DocumentSet) {
+        let NamedSchema { parent, name, node } = schema;
+        self.steps += if reference_text(node.value).is_some() { STEPS_PER_REFERENCE } else { 1 };
+        let Ok(resolved) = documents.resolve(node) else { return };
+        for value in array_at(resolved.value, "allOf").iter().filter(|member| reference_text(member).is_some()) {
+            self.steps += STEPS_PER_REFERENCE;
+            if self.steps > MAX_STEPS {
+                return;
+            }
+            let Ok(target) = documents.resolve(NodeRef { value, ..resolved }) else { continue };
+            let target = std::ptr::from_ref(target.value);
+            if self.extensions.insert((std::ptr::from_ref(resolved.value), target)) {
+                let url = format!("{}#{parent}{}", node.document_url, escape_pointer_token(name));
+                self.subtypes.entry(target).or_default().push(ComponentSchema { name, node, resolved, url });
+            }
+        }
     }
 
     /// Returns whether a named schema extends another directly.
@@ -97,7 +108,7 @@ impl<'a> SchemaHierarchy<'a> {
         let mut pending = vec![base];
         while let Some(base) = pending.pop() {
             for subtype in self.subtypes.get(&base).into_iter().flatten() {
-                let address = std::ptr::from_ref(subtype.node.value);
+                let address = std::ptr::from_ref(subtype.resolved.value);
                 if !visited.insert(address) {
                     continue;
                 }
@@ -109,5 +120,47 @@ impl<'a> SchemaHierarchy<'a> {
             }
         }
         Some(all)
+    }
+}
+
+/// A schema with a name, in the part of a document for such schemas.
+struct NamedSchema<'a> {
+    /// JSON pointer of the part, with a slash at the end.
+    parent: &'static str,
+    name: &'a str,
+    node: NodeRef<'a>,
+}
+
+/// Returns the named schemas of a document.
+fn named_schemas(root: NodeRef<'_>) -> impl Iterator<Item = NamedSchema<'_>> {
+    let components = root.value.get("components").unwrap_or(&Value::Null);
+    let current = object_members(components, "schemas").map(|entry| ("/components/schemas/", entry));
+    let swagger = object_members(root.value, "definitions").map(|entry| ("/definitions/", entry));
+    let all = current.chain(swagger);
+    all.map(move |(parent, (name, value))| NamedSchema { parent, name, node: NodeRef { value, ..root } })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use url::Url;
+
+    use super::*;
+
+    /// The limit was not checked within a schema, and each equal reference added a subtype.
+    #[test]
+    fn equal_references_of_a_schema_are_limited_and_count_once() {
+        let read = |count: usize| {
+            let base = json!({ "$ref": "#/components/schemas/Base" });
+            let schemas = json!({ "Base": {}, "Sub": { "allOf": vec![base; count] } });
+            let documents =
+                DocumentSet::new(Url::parse("http://h/").unwrap(), json!({ "components": { "schemas": schemas } }));
+            let hierarchy = SchemaHierarchy::from_documents(&documents);
+            (hierarchy.subtypes.values().map(Vec::len).sum::<usize>(), hierarchy.steps)
+        };
+        assert_eq!(read(3), (1, 2 + 3 * STEPS_PER_REFERENCE));
+        let (subtypes, steps) = read(300_000);
+        assert_eq!(subtypes, 0);
+        assert!(steps <= MAX_STEPS + STEPS_PER_REFERENCE, "{steps}");
     }
 }

@@ -5,7 +5,7 @@
 //! schema, a pruned one may accept too much, but an argument that the full one accepts must not be rejected by a client
 //! that validates against the listed one.
 //!
-//! The values (`enum`) of required arguments are kept at every level ([`required_values`]).
+//! The values (`enum`, `const`) of required arguments are kept at every level ([`required_values`]).
 
 mod required_values;
 
@@ -147,7 +147,7 @@ impl<'p, 'l> Pruner<'p, 'l> {
     fn prune_described(&mut self, value: &Value, description: Option<&str>, depth: usize) -> Option<Value> {
         let Value::Object(fields) = value else { return Some(value.clone()) };
         let name = referenced_definition(fields);
-        let Some(name) = name else { return self.prune_keywords(fields, description, depth).map(Value::Object) };
+        let Some(name) = name else { return self.prune_fields(fields, description, depth).map(Value::Object) };
         let description = description.or_else(|| fields.get("description")?.as_str());
         // A definition that cannot be read accepts anything.
         let Some(definition) = (self.find_definition)(name) else { return Some(json!({})) };
@@ -164,6 +164,20 @@ impl<'p, 'l> Pruner<'p, 'l> {
         let output = self.prune_described(&definition.value, description, depth);
         self.open_definitions.pop();
         output
+    }
+
+    /// Prunes one schema. `description` replaces its own.
+    fn prune_fields(
+        &mut self,
+        fields: &Map<String, Value>,
+        description: Option<&str>,
+        depth: usize,
+    ) -> Option<Map<String, Value>> {
+        let (mut output, is_pruned) = self.track_pruning(|pruner| pruner.prune_keywords(fields, description, depth))?;
+        if self.is_required && is_pruned {
+            self.restore_required_values(fields, &mut output);
+        }
+        Some(output)
     }
 
     /// Prunes the keywords of one schema. `description` replaces its own.
@@ -264,9 +278,6 @@ impl<'p, 'l> Pruner<'p, 'l> {
         }
         if let Some(text) = description.filter(|_| !fields.contains_key("description")) {
             self.insert_description(text, &mut output);
-        }
-        if self.is_required && self.is_pruned {
-            self.restore_required_values(fields, &mut output);
         }
         Some(output)
     }

@@ -235,6 +235,77 @@ fn a_description_beside_a_reference_keeps_the_shown_values() {
     assert!(description.starts_with(r#"The code to use. One of "code 000000", "code 000001", "#), "{description}");
 }
 
+/// Returns a schema whose argument `body` is pruned, with optional properties that take more than `bytes`.
+fn body_schema(members: Value, bytes: usize) -> Value {
+    let filler: serde_json::Map<String, Value> =
+        (0..bytes / 16).map(|n| (format!("filler_{n:06}"), json!({}))).collect();
+    let mut members = members;
+    members.as_array_mut().unwrap().push(json!({"properties": filler}));
+    json!({"type": "object", "required": ["body"], "properties": {"body": {"allOf": members}}})
+}
+
+/// Each member of `allOf` required other names, of which each was looked up in every member.
+#[test]
+fn the_required_names_of_an_object_are_limited_in_total() {
+    let names = |prefix: &str| (0..400).map(|n| format!("{prefix}{n:03}")).collect::<Vec<_>>();
+    let properties: serde_json::Map<String, Value> =
+        names("b").into_iter().map(|name| (name, json!({"enum": ["x"]}))).collect();
+    let required = |prefix: &str| json!({"required": names(prefix)});
+    let members = json!([required("a"), required("a"), required("b"), {"properties": properties}]);
+    let (pruned, _) = prune::prune(&body_schema(members, 100_000), 50_000, &mut |_| None);
+    assert_eq!(pruned["properties"]["body"]["properties"].as_object().map(serde_json::Map::len), Some(100));
+}
+
+/// A value of exactly the maximum length after truncation was written whole.
+#[test]
+fn a_huge_value_is_not_shown_in_a_description() {
+    let schema = json!({"type": "object", "required": ["code"], "properties": {
+        "code": {"type": "string", "enum": (0..30).map(|n| format!("{n}{}", "x".repeat(100_000))).collect::<Vec<_>>()} }});
+    let (pruned, _) = prune::prune(&schema, 8 * 1024, &mut |_| None);
+    let description = &pruned["properties"]["code"]["description"];
+    assert_eq!(description, "One of 30 values (ask for the full schema to see them).");
+}
+
+/// Discriminators with one value are constants.
+#[test]
+fn pruning_keeps_required_constants() {
+    let kind = json!({"type": "string", "const": "cat"});
+    let properties = json!({"kind": kind, "note": {"const": "x".repeat(90_000)}});
+    let schema = body_schema(json!([{"required": ["kind", "note"]}, {"properties": properties}]), 20_000);
+    let (pruned, _) = prune::prune(&schema, 8 * 1024, &mut |_| None);
+    let properties = &pruned["properties"]["body"]["properties"];
+    assert_eq!(properties["kind"], kind);
+    assert_eq!(properties["note"]["description"], "One of 1 values (ask for the full schema to see them).");
+}
+
+/// Values were restored in each schema after the first one that was pruned.
+#[test]
+fn a_schema_that_is_not_pruned_stays_as_it_is() {
+    let filler: serde_json::Map<String, Value> = (0..800).map(|n| (format!("filler_{n:06}"), json!({}))).collect();
+    let kind = json!({"type": "object", "required": ["kind"], "properties": {"kind": {"enum": ["cat"]}}});
+    let whole = json!({"allOf": [{"allOf": [kind]}]});
+    let deep = json!({"properties": {"a": {"properties": {"a": {"properties": {"a": {"properties": {"a": {"properties": filler}}}}}}}}});
+    let schema = json!({"type": "object", "required": ["body"], "properties": {"large": deep, "body": whole}});
+    let (pruned, _) = prune::prune(&schema, 8 * 1024, &mut |_| None);
+    assert_eq!(pruned["$comment"], "pruned; ask for the full schema to see the rest");
+    assert_eq!(pruned["properties"]["body"], whole);
+}
+
+/// Thousands of required arguments had a note each, whatever the limit.
+#[test]
+fn notes_about_values_end_with_the_available_bytes() {
+    let values: Vec<String> = (0..2_000).map(|n| format!("value {n:06}")).collect();
+    let names: Vec<String> = (0..1_000).map(|n| format!("argument_{n}")).collect();
+    let properties: serde_json::Map<String, Value> =
+        names.iter().map(|name| (name.clone(), json!({"enum": values}))).collect();
+    let schema = json!({"type": "object", "required": names, "properties": properties});
+    let (pruned, _) = prune::prune(&schema, 8 * 1024, &mut |_| None);
+    let notes = pruned["properties"].as_object().unwrap().values().filter_map(|value| value.get("description"));
+    let notes: Vec<&str> = notes.filter_map(Value::as_str).collect();
+    assert!((5..200).contains(&notes.len()), "{}", notes.len());
+    assert!(notes.iter().map(|note| note.len()).sum::<usize>() <= 16 * 1024);
+}
+
 #[test]
 fn a_fully_connected_graph_is_cheap() {
     // Every definition refers to all others, so inlining would never end.

@@ -10,7 +10,7 @@ pub(super) fn describe_operation(operation_id: &str, summary: &str, required: Pe
         "list_sources" => "Sources are in the order of their ids; secrets are shown as references.",
         "get_source" => "Its `ETag` covers the declaration and whether it is enabled, for `If-Match`.",
         "add_source" => "The body has the keys of a configuration file and the name. The discovery is awaited.",
-        "change_source" => "Only `enabled` of a source of the configuration can be changed.",
+        "change_source" => "Of a source of the configuration, only `enabled` can be changed, to true or false.",
         "remove_source" => "Sources of the configuration cannot be removed. The history of the source stays.",
         "refresh" => "Waits until every discovery has ended. The status is 200 whatever the outcomes are.",
         "refresh_source" => {

@@ -90,7 +90,19 @@ async fn a_source_can_be_declared_changed_and_removed() {
     let off = server.send_as_admin("PATCH", "/api/sources/shop", &json!({ "enabled": false })).await.expect_json(200);
     assert_eq!((&off["enabled"], &off["title"]), (&json!(false), &json!("The shop")));
     assert_eq!(off["tool_count"], 1, "the tools of a disabled source are still known");
+    // A reference becomes part of the declaration, and `null` removes it there.
+    let is_enabled = async |patch: &Value| {
+        server.send_as_admin("PATCH", "/api/sources/shop", patch).await.expect_json(200)["enabled"] == true
+    };
+    assert!(!is_enabled(&json!({ "enabled": "${env:TOOLCRIB_TEST_UNSET:-false}" })).await);
+    assert!(is_enabled(&json!({ "enabled": true })).await);
+    assert!(is_enabled(&json!({ "enabled": "${env:TOOLCRIB_TEST_UNSET:-true}" })).await);
+    assert!(!is_enabled(&json!({ "enabled": false })).await);
+    assert!(is_enabled(&json!({ "enabled": null, "title": "The shop" })).await);
+    assert!(!is_enabled(&json!({ "enabled": false })).await);
+    assert!(is_enabled(&json!({ "enabled": null })).await);
     let config = server.get("/api/config").await;
+    assert_eq!(config.expect_json(200)["sources"]["shop"].get("enabled"), None);
     assert_eq!(config.expect_json(200)["sources"]["shop"]["headers"]["X-Key"], "***");
     assert!(!config.body.contains("hunter2"));
 
@@ -130,7 +142,8 @@ async fn a_source_that_cannot_be_discovered_stays_with_its_error() {
 async fn configured_sources_cannot_be_changed_or_removed_over_rest() {
     let shop = ScriptedSource::new(["order"]);
     let server = start_discovered(&[("shop", &shop)]).await;
-    for (method, body) in [("DELETE", Value::Null), ("PATCH", json!({ "title": "x" }))] {
+    let patches = [json!({ "title": "x" }), json!({ "enabled": null }), json!({ "enabled": "${env:X}" })];
+    for (method, body) in patches.map(|patch| ("PATCH", patch)).into_iter().chain([("DELETE", Value::Null)]) {
         let rejection = server.send_as_admin(method, "/api/sources/shop", &body).await;
         assert!(rejection.status == 409 && rejection.body.contains("scripted:1"), "{rejection:?}");
     }
@@ -189,6 +202,28 @@ async fn changes_honour_if_match() {
     assert_eq!(send("PATCH", "/api/tokens/ci", &token, &role).await.status, 200);
     assert_eq!(send("DELETE", "/api/tokens/ci", &token, &Value::Null).await.status, 412);
     assert_eq!(send("DELETE", "/api/tokens/ci", "*", &Value::Null).await.status, 204);
+}
+
+/// Regression: of two processes that changed different keys at once, one overwrote the change of the other.
+#[tokio::test]
+async fn concurrent_changes_of_different_keys_are_all_made() {
+    let options = RegistryOptions { store: Some(Arc::new(MemoryStore::new())), ..RegistryOptions::default() };
+    let first = start_with(config_with_sources([]), options.clone(), &[]).await;
+    let second = start_with(config_with_sources([]), options, &[]).await;
+    let away = json!({ "name": "away", "url": "http://127.0.0.1:1", "enabled": false });
+    first.send_as_admin("POST", "/api/sources", &away).await.expect_json(201);
+    for number in 0..4 {
+        let title = json!({ "title": format!("title {number}") });
+        let description = json!({ "description": format!("description {number}") });
+        let (one, two) = tokio::join!(
+            first.send_as_admin("PATCH", "/api/sources/away", &title),
+            second.send_as_admin("PATCH", "/api/sources/away", &description),
+        );
+        assert_eq!((one.status, two.status), (200, 200), "{one:?} {two:?}");
+        let config = first.get("/api/config").await.expect_json(200);
+        let source = &config["sources"]["away"];
+        assert_eq!((&source["title"], &source["description"]), (&title["title"], &description["description"]));
+    }
 }
 
 #[tokio::test]

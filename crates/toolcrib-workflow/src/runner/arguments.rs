@@ -11,6 +11,8 @@ use toolcrib_core::execution::{BodyEncoding, Operation, OperationParameter, Para
 use toolcrib_core::json::{long_integer, plain_text};
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::{Code, Error, Result};
+use toolcrib_openapi::content_kind;
+use toolcrib_openapi::request::media_type::essence;
 use toolcrib_schema::{array_at, follow_references, non_null_alternatives, parse_typed, property_types, type_name};
 
 use super::target::TargetTool;
@@ -70,10 +72,8 @@ pub(super) fn build_arguments(target: &TargetTool, provided: &OperationArguments
             let message = format!("the step has a request body, but `{}` accepts none", target.name);
             Error::new(Code::ToolInvalidInput, message)
         })?;
-        let is_form = match &body.content_type {
-            Some(content_type) => is_form(content_type),
-            None => matches!(body_parameter.content, BodyEncoding::Urlencoded | BodyEncoding::Multipart),
-        };
+        let content = body.content_type.as_deref().map_or(body_parameter.content, content_kind);
+        let is_form = matches!(content, BodyEncoding::Urlencoded | BodyEncoding::Multipart);
         let argument = &body_parameter.argument;
         let value = if is_form { coerce_fields(&body.value, &schema, argument) } else { body.value.clone() };
         input.insert(argument.clone(), value);
@@ -103,11 +103,6 @@ fn find_parameter<'a>(
         | ParameterLocation::Cookie
         | ParameterLocation::Querystring => parameter.name == name,
     })
-}
-
-fn is_form(content_type: &str) -> bool {
-    let content_type = content_type.trim_start().to_ascii_lowercase();
-    content_type.starts_with("application/x-www-form-urlencoded") || content_type.starts_with("multipart/")
 }
 
 /// Converts the fields of a form to the types in the schema of the body. A payload in form encoding has only texts.
@@ -143,13 +138,15 @@ fn field_schemas<'a>(root: &'a Value, body: &'a Value) -> Vec<&'a Value> {
     schemas
 }
 
-/// Finds a media type of the body, as the operation declares it. Parameters such as `charset` do not count.
+/// Finds a media type of the body, as the operation declares it: an equal one, else one that differs in parameters such
+/// as `charset`.
 fn find_media_type<'a>(operation: &'a Operation, content_type: &str) -> Option<&'a str> {
-    let essence = |media_type: &str| media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let alternatives = operation.body_choice.iter().flat_map(|choice| &choice.alternatives);
-    let mut bodies = operation.body.iter().chain(alternatives.map(|alternative| &alternative.body));
-    let declared = bodies.find(|body| essence(&body.media_type) == essence(content_type));
-    declared.map(|body| body.media_type.as_str())
+    let bodies = operation.body.iter().chain(alternatives.map(|alternative| &alternative.body));
+    let declared: Vec<&str> = bodies.map(|body| body.media_type.as_str()).collect();
+    let equal = declared.iter().find(|media_type| media_type.eq_ignore_ascii_case(content_type.trim()));
+    let similar = || declared.iter().find(|media_type| essence(media_type) == essence(content_type));
+    equal.or_else(similar).copied()
 }
 
 /// Converts between text and the type in the tool's schema. Expressions over responses and templates yield text where

@@ -3,7 +3,7 @@
 //! They may take more bytes than the limit of the schema. Of a list that is too long even so, the description shows the
 //! first values and how many there are; a shorter `enum` would reject the others.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::rc::Rc;
 
 use serde_json::{Map, Value};
@@ -20,8 +20,10 @@ const MAX_SHOWN_BYTES: usize = 2 * 1024;
 const MAX_NESTING: usize = 4;
 /// Maximum number of schemas that are read for the values below that depth.
 const MAX_READ_SCHEMAS: usize = 500;
-/// Maximum number of names of one `required` that are read.
+/// Maximum number of required names of one object that are read.
 const MAX_REQUIRED_NAMES: usize = 500;
+/// Bytes of a note in a description without the values that it shows.
+const NOTE_BYTES: usize = 120;
 
 /// Limits of the values of required arguments in one schema.
 #[derive(Debug)]
@@ -98,10 +100,15 @@ impl Pruner<'_, '_> {
         nesting: usize,
     ) -> Map<String, Value> {
         // A member of `allOf` may require a property of another.
-        let mut required: Vec<String> = Vec::new();
+        let mut required: BTreeSet<String> = BTreeSet::new();
         self.visit_all_of(fields, 0, &mut |_, layer| {
-            let names = array_keyword(layer, "required").iter().filter_map(Value::as_str);
-            required.extend(names.take(MAX_REQUIRED_NAMES).filter(|name| !shown.contains(*name)).map(str::to_owned));
+            let names = array_keyword(layer, "required").iter().filter_map(Value::as_str).take(MAX_REQUIRED_NAMES);
+            for name in names.filter(|name| !shown.contains(*name)) {
+                // Each name is looked up in every member.
+                if required.len() < MAX_REQUIRED_NAMES {
+                    required.insert(name.to_owned());
+                }
+            }
         });
         let mut output = Map::new();
         self.visit_all_of(fields, 0, &mut |pruner, layer| {
@@ -139,9 +146,12 @@ impl Pruner<'_, '_> {
         let fields = schema.fields()?;
         let mut output: Map<String, Value> = Map::new();
         output.extend(fields.get("type").map(|kind| ("type".to_owned(), kind.clone())));
-        if let Some(choices) = fields.get("enum") {
+        let listed = ["const", "enum"].into_iter().find_map(|key| fields.get_key_value(key));
+        if let Some((key, choices)) = listed {
             if self.required.reserve(choices) {
-                output.insert("enum".into(), choices.clone());
+                output.insert(key.clone(), choices.clone());
+            } else if key == "const" {
+                self.describe_choices(std::slice::from_ref(choices), &mut output);
             } else {
                 self.describe_choices(choices.as_array()?, &mut output);
             }
@@ -170,13 +180,16 @@ impl Pruner<'_, '_> {
         }
     }
 
-    /// Shows the first values and the number of all in the description of a schema that lists too many of them.
+    /// Shows the first values and the number of all in the description of a schema that lists too many of them, while
+    /// bytes are available.
     fn describe_choices(&mut self, choices: &[Value], output: &mut Map<String, Value>) {
+        let max_bytes = MAX_SHOWN_BYTES.min(self.required.available_bytes.saturating_sub(NOTE_BYTES));
         let mut shown = String::new();
         let mut count = 0;
         for choice in choices {
-            let size = json::truncated_json(choice, MAX_SHOWN_BYTES).len();
-            if shown.len() + size > MAX_SHOWN_BYTES.min(self.required.available_bytes) {
+            // Four bytes more than fit, as the cut may be within a character.
+            let size = json::truncated_json(choice, MAX_SHOWN_BYTES + 4).len();
+            if shown.len() + size > max_bytes {
                 break;
             }
             let Ok(text) = json::to_exact_string(choice) else { break };
@@ -189,11 +202,12 @@ impl Pruner<'_, '_> {
             0 => format!("One of {missing} values (ask for the full schema to see them)."),
             _ => format!("One of {shown}, or {missing} more (ask for the full schema to see all)."),
         };
+        // With the keyword itself. There may be thousands of such arguments.
+        if !self.required.reserve_bytes(note.len() + 20) {
+            return;
+        }
         let description = output.get("description").and_then(Value::as_str);
         let description = description.map_or_else(|| note.clone(), |text| format!("{text} {note}"));
-        // Charged even if it does not fit: the number of such arguments is small.
-        self.required.available_bytes = self.required.available_bytes.saturating_sub(note.len());
-        self.required.written_bytes += note.len() + 20;
         output.insert("description".into(), description.into());
     }
 }

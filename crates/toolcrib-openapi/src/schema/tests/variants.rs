@@ -180,6 +180,7 @@ fn inherited_values_are_restricted_to_those_of_the_variant() {
     }
 }
 
+/// Schema names that no mapping confirms restricted the variants of a union without a discriminator.
 #[test]
 fn any_of_may_have_a_discriminator_and_inherit_one() {
     let definitions = json!({
@@ -188,20 +189,114 @@ fn any_of_may_have_a_discriminator_and_inherit_one() {
         "Cat": { "allOf": [reference("Pet"), object(json!({ "lives": { "type": "integer" } }), &["lives"])] },
         "Dog": { "allOf": [reference("Pet"), { "properties": { "barks": { "type": "boolean" } } }] },
     });
+    let variants = json!([reference("Cat"), reference("Dog")]);
+    for (schema, accepts_other_values) in [
+        (json!({ "anyOf": variants, "discriminator": { "propertyName": "kind", "mapping": { "cat": "Cat" } } }), false),
+        (json!({ "anyOf": variants }), true),
+        (json!({ "oneOf": variants }), true),
+    ] {
+        let cases = [
+            (json!({ "kind": "cat", "lives": 9 }), true),
+            (json!({ "kind": "Dog" }), true),
+            (json!({ "kind": "Dog", "barks": 1 }), false),
+            (json!({ "kind": "Dog", "barks": 1, "lives": 9 }), false),
+            (json!({ "kind": "dog", "barks": true }), accepts_other_values),
+        ];
+        let listed = check_values(SchemaDialect::JsonSchema, schema, definitions.clone(), &cases);
+        assert_eq!(listed["anyOf"][0]["properties"]["kind"], json!({ "const": "cat" }));
+    }
+    // Names that the property lists are values.
+    let mut definitions = definitions;
+    definitions["Pet"]["discriminator"] = json!({ "propertyName": "kind" });
+    definitions["Pet"]["properties"]["kind"]["enum"] = json!(["Cat", "Dog"]);
+    let cases = [(json!({ "kind": "Cat", "lives": 9 }), true), (json!({ "kind": "Cat" }), false)];
+    check_values(SchemaDialect::JsonSchema, json!({ "oneOf": variants }), definitions, &cases);
+}
+
+/// A mapping that contradicts the schemas removed values that they list.
+#[test]
+fn a_value_that_the_mapped_variant_does_not_list_stays_with_the_others() {
+    let kinds = |values: &[&str], field: &str| {
+        object(json!({ "kind": { "type": "string", "enum": values }, field: {} }), &["kind", field])
+    };
+    let definitions = json!({ "Cat": kinds(&["cat", "kitten"], "lives"), "Dog": kinds(&["dog", "puppy"], "barks") });
+    let schema = one_of(&["Cat", "Dog"], json!({ "propertyName": "kind", "mapping": { "cat": "Dog", "dog": "Cat" } }));
+    let cases = [
+        (json!({ "kind": "cat", "lives": 9 }), true),
+        (json!({ "kind": "kitten", "lives": 9 }), true),
+        (json!({ "kind": "dog", "barks": true }), true),
+        (json!({ "kind": "cat", "barks": true }), false),
+    ];
+    check_values(SchemaDialect::OpenApi30, schema, definitions, &cases);
+}
+
+/// Documents that are split over files: a variant without a name, and named schemas that are references.
+#[test]
+fn variants_may_be_whole_documents() {
+    let documents = |schema: Value, mapping: Value| {
+        let discriminator = json!({ "propertyName": "kind", "mapping": mapping });
+        let pet = json!({ "type": "object", "properties": { "kind": { "type": "string" } }, "required": ["kind"],
+            "discriminator": discriminator });
+        let extend_pet =
+            |field: &str| json!({ "allOf": [{ "$ref": "pet.json" }, object(json!({ field: {} }), &[field])] });
+        let components = json!({ "Alias": reference("Cat"), "Cat": { "$ref": "cat.json" }, "Dog": { "$ref": "dog.json" },
+            "Pet": { "$ref": "pet.json" } });
+        let mut documents = DocumentSet::new(
+            Url::parse("http://h/").unwrap(),
+            json!({ "schema": schema, "components": { "schemas": components } }),
+        );
+        for (path, document) in
+            [("pet.json", pet), ("cat.json", extend_pet("lives")), ("dog.json", extend_pet("barks"))]
+        {
+            documents.add(&Url::parse(&format!("http://h/{path}")).unwrap(), Ok(document));
+        }
+        documents
+    };
+    let check = |documents: DocumentSet, cases: &[(Value, bool)]| {
+        let root = documents.root().unwrap();
+        let mut translator = SchemaTranslator::new(&documents, SchemaDialect::OpenApi30, 1);
+        let node = NodeRef { value: &root.value["schema"], ..root };
+        let translated = translator.translate(node, Direction::Request, &mut Vec::new());
+        let listed = translator.assemble(&translated, Direction::Request).listed;
+        let validator = jsonschema::validator_for(&listed).unwrap();
+        for (value, expected) in cases {
+            assert_eq!(validator.is_valid(value), *expected, "{value} in {listed}");
+        }
+    };
     let cases = [
         (json!({ "kind": "cat", "lives": 9 }), true),
         (json!({ "kind": "cat" }), false),
-        (json!({ "kind": "Dog" }), true),
-        (json!({ "kind": "Dog", "barks": 1 }), false),
-        (json!({ "kind": "bird", "lives": 9 }), false),
+        (json!({ "kind": "Dog" }), false),
+        (json!({ "kind": "Dog", "barks": true }), true),
+        (json!({ "kind": "bird" }), true),
     ];
-    let variants = json!([reference("Cat"), reference("Dog")]);
-    for schema in [
-        json!({ "anyOf": variants, "discriminator": { "propertyName": "kind", "mapping": { "cat": "Cat" } } }),
-        json!({ "anyOf": variants }),
-        json!({ "oneOf": variants }),
-    ] {
-        check_values(SchemaDialect::JsonSchema, schema, definitions.clone(), &cases);
+    check(documents(reference("Pet"), json!({ "cat": "cat.json" })), &cases);
+    let files = json!([{ "$ref": "cat.json" }, { "$ref": "dog.json" }]);
+    let mapping = json!({ "cat": "cat.json", "lost": "#/components/schemas/None" });
+    let union = json!({ "oneOf": files, "discriminator": { "propertyName": "kind", "mapping": mapping } });
+    let cases = [
+        (json!({ "kind": "cat", "lives": 9 }), true),
+        (json!({ "kind": "dog", "barks": true }), true),
+        (json!({ "kind": "dog", "lives": 9 }), false),
+    ];
+    check(documents(union, json!({})), &cases);
+}
+
+/// The variant for other values rejected everything but objects.
+#[test]
+fn a_base_with_variants_may_be_null() {
+    for kind in [json!({ "type": "string" }), json!({ "type": "string", "enum": ["Cat"] })] {
+        let definitions = json!({
+            "Pet": { "type": ["object", "null"], "properties": { "kind": kind }, "required": ["kind"],
+                "discriminator": { "propertyName": "kind" } },
+            "Cat": { "allOf": [reference("Pet"), object(json!({ "lives": { "type": "integer" } }), &["lives"])] },
+        });
+        let cases = [
+            (json!({ "pet": null }), true),
+            (json!({ "pet": { "kind": "Cat", "lives": 9 } }), true),
+            (json!({ "pet": { "kind": "Cat" } }), false),
+        ];
+        check_values(SchemaDialect::JsonSchema, object(json!({ "pet": reference("Pet") }), &[]), definitions, &cases);
     }
 }
 
@@ -212,6 +307,7 @@ fn schemas_that_extend_one_with_a_discriminator_are_its_variants() {
             "Pet": { "type": "object", "description": "A pet.", "discriminator": discriminator,
                 "properties": { "kind": { "type": "string" }, "friend": reference("Pet") }, "required": ["kind"] },
             "PetAlias": reference("Pet"),
+            "LionAlias": reference("Lion"),
             "Cat": { "allOf": [reference("Pet"), object(json!({ "lives": { "type": "integer" } }), &["lives"])] },
             "Lion": { "allOf": [reference("Cat"), object(json!({ "mane": { "type": "boolean" } }), &["mane"])] },
             "Dog": { "allOf": [reference("PetAlias"), { "properties": { "barks": { "type": "boolean" } } }] },
@@ -362,12 +458,8 @@ fn a_mapping_to_a_schema_outside_the_union_selects_no_variant() {
         (json!({ "kind": "cat", "fins": 2 }), false),
         (json!({ "kind": "pet", "fins": 2 }), false),
     ];
-    check_values(
-        SchemaDialect::OpenApi30,
-        json!({ "oneOf": [reference("Dog"), reference("Fish")] }),
-        definitions,
-        &cases,
-    );
+    let schema = one_of(&["Dog", "Fish"], definitions["Pet"]["discriminator"].clone());
+    check_values(SchemaDialect::OpenApi30, schema, definitions, &cases);
 }
 
 #[test]

@@ -14,7 +14,7 @@
 use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value, json};
-use toolcrib_schema::{definition_reference, reference_text};
+use toolcrib_schema::{declared_types, definition_reference, reference_text};
 
 use super::super::super::document_set::NodeRef;
 use super::super::discriminator::{Variant, VariantOrigin, is_union};
@@ -36,7 +36,8 @@ impl<'a> Translation<'_, 'a> {
             None => self.translator.inherited_discriminator(&variants),
         };
         let Some(discriminator) = discriminator else { return Some(translated.into()) };
-        let origin = VariantOrigin::Union;
+        let is_inherited = node.value.get("discriminator").is_none();
+        let origin = if is_inherited { VariantOrigin::InheritingUnion } else { VariantOrigin::Union };
         let selections = self.translator.select_variants(&discriminator, &variants, &origin, self.direction);
         let restricted = translated.into_iter().zip(selections).map(|(translated, selection)| {
             match values_schema(selection.values).filter(|_| !selection.is_declared) {
@@ -72,8 +73,13 @@ impl<'a> Translation<'_, 'a> {
             selection.values.retain(|value| uses.get(&value.to_string()) == Some(&1));
             selecting.extend(selection.values.iter().cloned());
             let Some(schema) = values_schema(selection.values) else { continue };
-            let form = self.base_form(subtype.node);
-            let name = self.add_reference(subtype.node, subtype.url.clone(), form);
+            let form = self.base_form(subtype.resolved);
+            let node = match form {
+                DefinitionForm::Value => subtype.node,
+                // An alias has all variants.
+                DefinitionForm::Base => subtype.resolved,
+            };
+            let name = self.add_reference(node, subtype.url.clone(), form);
             let reference = json!({ "$ref": definition_reference(&name) });
             members.push(with_property(discriminator.property, schema, reference));
         }
@@ -81,7 +87,8 @@ impl<'a> Translation<'_, 'a> {
             return None;
         }
         let selects = |value: &String| uses.get(value) == Some(&1);
-        if !inherited.is_some_and(|listed| listed.iter().all(selects)) {
+        let is_object = declared_types(base.value.get("type")).all(|kind| kind == "object");
+        if !is_object || !inherited.is_some_and(|listed| listed.iter().all(selects)) {
             let url = format!("{}{}", base.document_url, target.pointer);
             let name = self.add_reference(base, url, DefinitionForm::Base);
             members.push(other_values(discriminator.property, &selecting, &name));
@@ -143,9 +150,10 @@ fn values_schema(mut values: Vec<Value>) -> Option<Value> {
     }
 }
 
-/// Returns the variant for values of a property that select no other variant.
+/// Returns the variant for values of a property that select no other variant, and for values that are no objects.
 fn other_values(property: &str, selecting: &[Value], base: &str) -> Value {
-    let selected = json!({ "properties": { property: { "enum": selecting } }, "required": [property] });
+    let properties = json!({ property: { "enum": selecting } });
+    let selected = json!({ "type": "object", "properties": properties, "required": [property] });
     json!({ "title": format!("other {property}"), "allOf": [{ "$ref": definition_reference(base) }], "not": selected })
 }
 

@@ -5,6 +5,7 @@
 
 use serde_json::{Map, Value};
 use toolcrib::config::{Secrets, export_json};
+use toolcrib::core::fingerprint::Fingerprint;
 use toolcrib::core::inventory::{Inventory, Origin};
 use toolcrib::registry::{DeclareOutcome, EnableOutcome, EnableTarget, EnabledState, Precondition};
 use toolcrib::{Code, Error, Refresh, Result, Source, SourceId};
@@ -18,29 +19,51 @@ use crate::rest::query::{PathParam, find_source_id};
 use crate::rest::response::tagged_json;
 use crate::state::AppState;
 
+/// Maximum number of times that a patch is applied, if other processes change the same source meanwhile.
+const MAX_ATTEMPTS: usize = 5;
+
 /// Applies a patch and discovers the source again if necessary.
 pub(super) async fn change_source(
     request: AuthorizedRequest,
     PathParam(name): PathParam,
     if_match: IfMatch,
-    JsonBody(mut patch): JsonBody<Map<String, Value>>,
+    JsonBody(patch): JsonBody<Map<String, Value>>,
 ) -> ApiResult {
     let requester = request.requester();
     let AuthorizedRequest { app, client, .. } = request;
     let id = find_source_id(&app.registry, &client.principal, &name)?;
-    // `enabled` is not part of the declaration, so it is taken out of the patch and applied by itself.
-    let enabled = patch.shift_remove("enabled").map(parse_enabled).transpose()?;
+    let patch = SourcePatch::parse(patch)?;
     let guard = app.declare_lock.lock().await;
-    let source = if patch.is_empty() { None } else { Some(apply_patch(&app, &id, &patch)?) };
-    // Only a change of the connection needs authorization; a remote administrator may change the title of any source.
-    let before = app.registry.sources().declaration(&id);
-    if let Some(source) = source.as_ref().filter(|source| before.is_none_or(|before| before.kind != source.kind)) {
-        authorize(&app, &client, source).await?;
-    }
-    ensure_declared(&app, &id)?;
-    let is_unchanged = |inventory: &Inventory| if_match.check_source(inventory, &id);
-    let sources = app.registry.sources().only_if(Precondition::new(&is_unchanged));
-    let outcome = sources.change(&id, source.as_ref(), enabled, client.actor()).await?;
+    let mut attempts = 0;
+    let outcome = loop {
+        attempts += 1;
+        let base = declared_version(&app, &id)?;
+        let source = if patch.keys.is_empty() { None } else { Some(apply_patch(&app, &id, &patch.keys)?) };
+        // Only a change of the connection needs authorization; a remote administrator may change the title of any source.
+        let before = app.registry.sources().declaration(&id);
+        if let Some(source) = source.as_ref().filter(|source| before.is_none_or(|before| before.kind != source.kind)) {
+            authorize(&app, &client, source).await?;
+        }
+        let is_unchanged = |inventory: &Inventory| {
+            if_match.check_source(inventory, &id)?;
+            // The result of the patch replaces the declaration, so it must be made from the current one.
+            let current = inventory.source(&id).map(|state| state.definition);
+            if source.is_none() || current == Some(base) {
+                return Ok(());
+            }
+            Err(Error::new(Code::Conflict, format!("`{id}` is being changed by other requests; try again")))
+        };
+        let sources = app.registry.sources().only_if(Precondition::new(&is_unchanged));
+        match sources.change(&id, source.as_ref(), patch.switch, client.actor()).await {
+            // Another process has changed the source meanwhile.
+            Err(error) if error.code == Code::Conflict && attempts < MAX_ATTEMPTS => {
+                if declared_version(&app, &id)? == base {
+                    return Err(error.into());
+                }
+            }
+            outcome => break outcome?,
+        }
+    };
     drop(guard);
     // Not forced: only a source whose connection changed or that was never discovered is contacted.
     let mut refresh_outcome = None;
@@ -67,15 +90,39 @@ pub(in crate::rest) async fn set_source_enabled(
     sources.set_enabled(EnableTarget::Source(id.clone()), enabled, client.actor()).await
 }
 
-/// Parses the key `enabled`; `null` restores the default, which is true.
-fn parse_enabled(enabled: Value) -> Result<EnabledState> {
-    match enabled {
-        Value::Bool(true) | Value::Null => Ok(EnabledState::Enabled),
-        Value::Bool(false) => Ok(EnabledState::Disabled),
-        Value::Number(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => {
-            Err(Error::new(Code::BadRequest, "`enabled` must be true or false"))
-        }
+/// A merge patch, with the switch of the source apart from the keys of its declaration.
+struct SourcePatch {
+    /// Changes of the declaration.
+    keys: Map<String, Value>,
+    switch: Option<EnabledState>,
+}
+
+impl SourcePatch {
+    /// Reads `enabled`: true and false switch the source and leave its declaration as it is, because that may be in a
+    /// file. A reference becomes part of the declaration; `null` removes it there and enables the source, which is the
+    /// default.
+    fn parse(mut keys: Map<String, Value>) -> Result<SourcePatch> {
+        let switch = match keys.get("enabled") {
+            None => None,
+            Some(Value::Bool(true)) => Some(EnabledState::Enabled),
+            Some(Value::Bool(false)) => Some(EnabledState::Disabled),
+            Some(Value::Null) => return Ok(SourcePatch { keys, switch: Some(EnabledState::Enabled) }),
+            Some(Value::String(text)) if text.contains("${") => return Ok(SourcePatch { keys, switch: None }),
+            Some(Value::String(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => {
+                let message = "`enabled` must be true, false, null or a reference such as `${env:NAME}`";
+                return Err(Error::new(Code::BadRequest, message));
+            }
+        };
+        keys.shift_remove("enabled");
+        Ok(SourcePatch { keys, switch })
     }
+}
+
+/// Returns the version of the declaration of a source. Fails for one with an invalid declaration in the configuration.
+fn declared_version(app: &AppState, id: &SourceId) -> Result<Fingerprint> {
+    ensure_declared(app, id)?;
+    let inventory = app.registry.inventory();
+    inventory.source(id).map(|state| state.definition).ok_or_else(|| app.registry.sources().unknown_error(id.as_str()))
 }
 
 /// Returns the declaration with the patch applied.
@@ -84,12 +131,12 @@ fn apply_patch(app: &AppState, id: &SourceId, patch: &Map<String, Value>) -> Res
         let message = format!("`{key}` cannot change: declare a source with the new name, and remove this one");
         return Err(Error::new(Code::BadRequest, message));
     }
-    ensure_declared(app, id)?;
     let is_configured = app.registry.inventory().source(id).is_some_and(|state| state.origin == Origin::Config);
     if is_configured {
         let location = app.loaded_config.load().declared_at(id).unwrap_or_else(|| "the configuration".into());
-        let message =
-            format!("`{id}` is declared in `{location}`; change it there. Only `enabled` can be changed here");
+        let message = format!(
+            "`{id}` is declared in `{location}`; change it there. Only `enabled: true` and `enabled: false` work here"
+        );
         return Err(Error::new(Code::Conflict, message).with_retryable(false));
     }
     let declaration =
