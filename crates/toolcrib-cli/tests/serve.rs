@@ -99,10 +99,20 @@ fn the_configuration_is_reloaded() {
     std::fs::write(workspace.path("toolcrib.json"), "{ \"sources\": ").unwrap();
     wait_until("the configuration error", || log().contains("the configuration stays as it was"));
     assert_eq!(server.tool_names().len(), 6);
+    // Readiness, metrics and console report it. Readiness needs no credentials, so it names no directory.
+    let get = |path: &str| request(&server.url, "GET", path, "", "");
+    let readiness: Value = serde_json::from_str(&get("/readyz").body).unwrap();
+    let reason = readiness["config"]["reason"].as_str().unwrap();
+    assert_eq!((&readiness["status"], &readiness["config"]["state"]), (&json!("ready"), &json!("invalid")));
+    assert!(reason.contains("toolcrib.json") && !reason.contains(workspace.path("").to_str().unwrap()), "{reason}");
+    assert!(get("/metrics").body.contains("\ntoolcrib_config_valid 0\n"));
+    assert!(get("/tools").body.contains("The configuration is invalid"));
 
     workspace.configure(&one_source(), &json!({ "mode": "search" }));
     wait_until("the source to be removed", || log().contains("`one` changed, `two` removed, `expose` changed"));
     assert_eq!(server.tool_names(), ["call_tool", "describe_tools", "search_tools"]);
+    assert_eq!(get("/readyz").body, r#"{"status":"ready","store":{"state":"ok"}}"#);
+    assert!(get("/metrics").body.contains("\ntoolcrib_config_valid 1\n"));
     server.signal("HUP");
     wait_until("the reload after SIGHUP", || log().contains("configuration reloaded: nothing changed"));
 }

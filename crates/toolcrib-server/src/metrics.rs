@@ -132,6 +132,9 @@ fn write_catalog_metrics(text: &mut PrometheusText, app: &AppState, principal: &
     let ready = u8::from(app.registry.store().check_ready().is_ok());
     text.gauge("toolcrib_ready", "Whether the registry is open and its store is neither damaged nor missing.")
         .value(&[], ready);
+    let config_valid = u8::from(app.config_error.load().is_none());
+    text.gauge("toolcrib_config_valid", "Whether the files of the configuration could be loaded the last time.")
+        .value(&[], config_valid);
     let state = app.registry.store().health().state;
     let mut store = text.gauge("toolcrib_store", "The state of the store: 1 for the one that it is in.");
     for label in [StoreState::Ok, StoreState::Down, StoreState::Damaged, StoreState::Missing] {

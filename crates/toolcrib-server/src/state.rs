@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use tokio_util::sync::CancellationToken;
 use toolcrib::config_file::LoadedConfig;
 use toolcrib::{Registry, Result};
@@ -48,6 +48,8 @@ pub struct AppStateInner {
     pub(crate) endpoint: McpEndpoint,
     /// The configuration; replaced on reload, so that each request loads it anew.
     pub(crate) loaded_config: ArcSwap<LoadedConfig>,
+    /// Why the files of the configuration cannot be loaded; the last valid one is in effect meanwhile.
+    pub(crate) config_error: ArcSwapOption<String>,
     /// Data directory, as `GET /api/config` reports it.
     pub(crate) data_dir: PathBuf,
     /// Tokens, sessions and the identification of local processes.
@@ -83,6 +85,7 @@ impl AppState {
         Ok(AppState(Arc::new(AppStateInner {
             endpoint,
             loaded_config: ArcSwap::from_pointee(config.loaded_config),
+            config_error: ArcSwapOption::empty(),
             data_dir: config.data_dir,
             auth,
             activity: Activity::default(),
@@ -100,6 +103,12 @@ impl AppState {
     /// after ten minutes.
     pub fn create_login_path(&self) -> String {
         self.auth.create_login_path()
+    }
+
+    /// Records why the configuration cannot be loaded, or that it can. Readiness, metrics and console report it. The
+    /// reason is readable without credentials, so it must not name directories.
+    pub fn set_config_error(&self, reason: Option<String>) {
+        self.config_error.store(reason.map(Arc::new));
     }
 
     /// Replaces the configuration after a reload. Open streams are authorized again with it at once.

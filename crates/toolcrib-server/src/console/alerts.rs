@@ -1,4 +1,5 @@
-//! Alerts: failing sources with their error and the next step, store problems, and sources that were never discovered.
+//! Alerts: failing sources with their error and the next step, problems of store and configuration, and sources that were
+//! never discovered.
 //!
 //! Messages of errors come from sources and may be long: they are sanitised, and truncated in lists.
 
@@ -15,6 +16,7 @@ use super::history::render_code_spans;
 use super::page::PageContext;
 use super::text::{Tone, format_count, state_badge, time_ago_or};
 use crate::auth::Permission;
+use crate::state::AppState;
 
 /// Maximum number of failing sources in the alert; the others are on `/sources`, which the alert links.
 const MAX_SOURCES_SHOWN: usize = 6;
@@ -67,6 +69,19 @@ pub(super) fn render_store_alert(registry: &Registry) -> Markup {
         section.attention role="alert" aria-labelledby="store-title" {
             h2 id="store-title" { (title) }
             p.message { (message) }
+        }
+    }
+}
+
+/// Renders an alert while the configuration is invalid. Shown on every page.
+pub(super) fn render_config_alert(app: &AppState) -> Markup {
+    html! {
+        @if let Some(reason) = &*app.config_error.load() {
+            section.attention role="alert" aria-labelledby="config-title" {
+                h2 id="config-title" { "The configuration is invalid" }
+                p.message { (render_code_spans(&sanitize(reason))) }
+                p.faint { "The last valid one stays in effect. Correct the file; it is reloaded automatically." }
+            }
         }
     }
 }

@@ -84,7 +84,8 @@ impl PageContext<'_> {
                 p.faint.roomy { "Toolcrib " (env!("CARGO_PKG_VERSION")) }
             }
         };
-        render_shell(title, navigation, html! { (alerts::render_store_alert(&self.app.registry)) (content) })
+        let alerts = html! { (alerts::render_store_alert(&self.app.registry)) (alerts::render_config_alert(self.app)) };
+        render_shell(title, navigation, html! { (alerts) (content) })
     }
 
     /// Renders the name of the signed-in client, or a link to sign in.

@@ -35,7 +35,7 @@ use crate::state::AppState;
 pub(super) use change::set_source_enabled;
 pub(super) use source_schema::schemas;
 
-use authorize::authorize;
+use authorize::{authorize, authorize_references};
 
 /// All of them need [`Permission::Manage`](crate::auth::Permission::Manage), the default of a route.
 pub(super) fn routes() -> Vec<ApiRoute> {
@@ -89,6 +89,7 @@ pub(crate) async fn declare_source(
     keys: Map<String, Value>,
 ) -> Result<RefreshOutcome> {
     let AuthorizedRequest { app, client, .. } = request;
+    authorize_references(app, client, &keys)?;
     let source = parse_source(app, name, keys)?;
     // Before the lock: it may resolve host names, which takes long.
     authorize(app, client, &source).await?;

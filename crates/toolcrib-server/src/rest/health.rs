@@ -8,37 +8,39 @@ use serde_json::{Value, json};
 use toolcrib::store::StoreState;
 
 use super::error::ApiResult;
-use super::openapi_schema::{object_schema, string_enum, timestamp, with_optional};
+use super::openapi_schema::{object_schema, string_enum, text, timestamp, with_optional};
 use super::response::json_response;
 use super::route::ApiRoute;
 use crate::auth::Permission;
 use crate::metrics::get_metrics;
 use crate::state::AppState;
 
-/// `since` is present only while the store is not `ok`, so it is not required.
+/// `since` is present only while the store is not `ok`, and `config` only while it is invalid, so they are not required.
 pub(super) fn schemas() -> Vec<(&'static str, Value)> {
     let store = object_schema(&[("state", string_enum(&["ok", "down", "damaged", "missing"]))]);
     let store = with_optional(store, &[("since", timestamp())]);
-    vec![("Readiness", object_schema(&[("status", string_enum(&["ready", "degraded"])), ("store", store)]))]
+    let config = object_schema(&[("state", string_enum(&["invalid"])), ("reason", text())]);
+    let readiness = object_schema(&[("status", string_enum(&["ready", "degraded"])), ("store", store)]);
+    vec![("Readiness", with_optional(readiness, &[("config", config)]))]
 }
 
 /// Probes have no credentials, so the first two are public; neither names a path.
 pub(super) fn routes() -> Vec<ApiRoute> {
-    let text =
+    let plain_text =
         |about: &str| json!({ "description": about, "content": { "text/plain": { "schema": { "type": "string" } } } });
     vec![
         ApiRoute::new("GET", "/healthz", "is_alive", get(|| async { "ok\n" }))
             .summary("Liveness: the server answers")
             .requires(Permission::Public)
-            .response(200, text("Always `ok`")),
+            .response(200, plain_text("Always `ok`")),
         ApiRoute::new("GET", "/readyz", "is_ready", get(get_readiness))
-            .summary("Readiness, and the state of the store")
+            .summary("Readiness, the state of the store, and whether the configuration is invalid")
             .requires(Permission::Public)
             .json_response(200, "Readiness", "Calls work; `degraded` while the store does not accept changes")
             .error_responses(&[503]),
         ApiRoute::read("/metrics", "metrics", get_metrics)
             .summary("Metrics for Prometheus")
-            .response(200, text("Prometheus text format, version 0.0.4")),
+            .response(200, plain_text("Prometheus text format, version 0.0.4")),
     ]
 }
 
@@ -54,5 +56,9 @@ async fn get_readiness(State(app): State<AppState>) -> ApiResult {
         return Ok(json_response(StatusCode::SERVICE_UNAVAILABLE, &body)?);
     }
     let status = if store.state == StoreState::Ok { "ready" } else { "degraded" };
-    Ok(json_response(StatusCode::OK, &json!({ "status": status, "store": store }))?)
+    let mut body = json!({ "status": status, "store": store });
+    if let Some(reason) = &*app.config_error.load() {
+        body["config"] = json!({ "state": "invalid", "reason": **reason });
+    }
+    Ok(json_response(StatusCode::OK, &body)?)
 }

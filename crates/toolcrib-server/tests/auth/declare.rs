@@ -37,6 +37,12 @@ async fn remote_administrators_cannot_declare_privileged_sources() {
             json!({ "name": "a", "openapi": "/etc/passwd" }),
             json!({ "name": "a", "url": "http://127.0.0.1:1/", "headers": { "X-Key": "${env:HOME}" } }),
             json!({ "name": "a", "url": "http://127.0.0.1:1/", "auth": { "bearer": "${file:/etc/passwd}" } }),
+            // Settings are resolved when they are parsed, and responses show them.
+            json!({ "name": "a", "builtin": ["calculate"], "title": "${env:HOME}" }),
+            json!({ "name": "a", "builtin": ["calculate"], "tags": ["x", "${HOME}"] }),
+            json!({ "name": "a", "builtin": ["calculate"], "enabled": "${env:HOME}" }),
+            json!({ "name": "a", "builtin": ["calculate"], "ttl": "${env:HOME}" }),
+            json!({ "name": "a", "builtin": ["calculate"], "tools": { "*": "${env:HOME}" } }),
         ] {
             let rejection = server.post("/api/sources", &headers, request_body.clone()).await;
             assert_eq!((rejection.status, rejection.error_code().as_str()), (403, "FORBIDDEN"), "{request_body}");
@@ -68,6 +74,8 @@ async fn remote_administrators_cannot_declare_privileged_sources() {
         for patch in [
             json!({ "url": null, "headers": null, "command": "/nonexistent/program" }),
             json!({ "headers": { "X-Key": "${HOME}" } }),
+            json!({ "title": "${env:HOME}" }),
+            json!({ "enabled": "${env:HOME}" }),
             json!({ "url": "http://127.0.0.1:2/" }),
             json!({ "url": "http://10.0.0.1/" }),
         ] {

@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime};
 use toolcrib::config::Config;
 use toolcrib::config_file::{self, LoadedConfig};
 use toolcrib::core::ResultExt;
+use toolcrib::core::text::sanitize_truncated;
 use toolcrib::{Code, Requester, Result, Trace};
 use toolcrib_server::{AppState, McpService};
 use tracing::Instrument;
@@ -21,6 +22,9 @@ use crate::session::{CliSession, load_config};
 /// Time between checks of the files, and so the longest delay of an edit. A check reads the metadata of a handful of
 /// files.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Maximum number of characters of a public reason. A file may have many faults.
+const MAX_REASON_LEN: usize = 2_000;
 
 /// Modification time and length by path, which suffice to notice an edit; `None` for a missing or not yet checked file.
 type FileStamps = BTreeMap<PathBuf, Option<(SystemTime, u64)>>;
@@ -50,10 +54,12 @@ pub(super) async fn watch_config(
         let loaded = match reload_config(session, &current).await {
             Ok(loaded) => loaded,
             Err(error) => {
+                app_state.set_config_error(Some(public_reason(&error.message, known.keys())));
                 session.common.hint(&format!("error: {}; the configuration stays as it was", error.message));
                 continue;
             }
         };
+        app_state.set_config_error(None);
         // Compared by content, so that touching a file or changing a comment applies nothing.
         let changes = describe_changes(&current.config, &loaded.config);
         let became_trusted = loaded.untrusted_project().is_none() && !session.registry.configuration().is_trusted();
@@ -78,6 +84,15 @@ pub(super) async fn watch_config(
         known = watched_paths(&loaded).map(|path| (path.clone(), known.get(&path).copied().flatten())).collect();
         current = loaded;
     }
+}
+
+/// Returns the reason of an error for clients without credentials: on one line, and without the directories of files.
+fn public_reason<'a>(message: &str, files: impl Iterator<Item = &'a PathBuf>) -> String {
+    let mut reason = message.to_owned();
+    for directory in files.filter_map(|file| file.parent()).filter(|directory| directory.parent().is_some()) {
+        reason = reason.replace(&format!("{}/", directory.display()), "");
+    }
+    sanitize_truncated(&reason, MAX_REASON_LEN)
 }
 
 /// Loads the files. If the project file is no longer trusted, keeps its last trusted content, so that changes of the

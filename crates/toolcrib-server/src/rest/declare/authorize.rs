@@ -3,6 +3,7 @@
 
 use std::convert::Infallible;
 
+use serde_json::{Map, Value};
 use toolcrib::address_policy::is_public_url;
 use toolcrib::builtins::MUTATING_TOOLS;
 use toolcrib::config::reference::{ReferencePart, split_references};
@@ -16,7 +17,7 @@ use crate::state::AppState;
 /// server, access to its secrets, or access to the network around it, unless `allow_commands` or `allow_private_sources`
 /// permit it.
 pub(super) async fn authorize(app: &AppState, client: &AuthenticatedClient, source: &Source) -> Result<()> {
-    if client.is_local && client.principal.role() == Role::Admin {
+    if is_local_admin(client) {
         return Ok(());
     }
     // Two separate permissions: what the source may do on the host, and which addresses it may reach.
@@ -24,12 +25,7 @@ pub(super) async fn authorize(app: &AppState, client: &AuthenticatedClient, sour
     if let Some(access) = host_access(&source.kind)
         && !loaded_config.config.allow_commands
     {
-        let message = format!(
-            "`{}` would {access} on the server, which is not permitted over HTTP; set `allow_commands: true` in the \
-             configuration, or declare it there with `toolcrib add`",
-            source.id
-        );
-        return Err(Error::new(Code::Forbidden, message));
+        return Err(host_access_error(&format!("`{}`", source.id), access));
     }
     if loaded_config.config.allow_private_sources {
         return Ok(());
@@ -51,6 +47,33 @@ pub(super) async fn authorize(app: &AppState, client: &AuthenticatedClient, sour
         }
     }
     Ok(())
+}
+
+/// Fails if a key of a declaration contains a reference and the principal may not use variables and files of the server.
+/// Checked before any reference is resolved: responses show titles and tags, and errors quote wrong values.
+pub(super) fn authorize_references(
+    app: &AppState,
+    client: &AuthenticatedClient,
+    keys: &Map<String, Value>,
+) -> Result<()> {
+    let is_permitted = is_local_admin(client) || app.loaded_config.load().config.allow_commands;
+    if is_permitted || !keys.values().any(contains_reference) {
+        return Ok(());
+    }
+    Err(host_access_error("the source", "use variables or files"))
+}
+
+fn is_local_admin(client: &AuthenticatedClient) -> bool {
+    client.is_local && client.principal.role() == Role::Admin
+}
+
+/// Error for a source that would do something on the host of the server, a verb phrase.
+fn host_access_error(subject: &str, access: &str) -> Error {
+    let message = format!(
+        "{subject} would {access} on the server, which is not permitted over HTTP; set `allow_commands: true` in the \
+         configuration, or declare it there with `toolcrib add`"
+    );
+    Error::new(Code::Forbidden, message)
 }
 
 /// True when the source itself would lift the restriction to public addresses.
@@ -120,11 +143,25 @@ fn has_references(kind: &SourceKind) -> bool {
     let mut has_reference = false;
     // Used as a visitor of all texts; the mapped copy is dropped.
     let copy = kind.try_map_texts(|text| {
-        has_reference |= split_references(text).iter().any(|part| matches!(part, ReferencePart::Reference(_)));
+        has_reference |= is_reference(text);
         Ok::<_, Infallible>(String::new())
     });
     drop(copy);
     has_reference
+}
+
+/// True when a text in a value of a declaration has a reference. The depth of the value is limited by its parser.
+fn contains_reference(value: &Value) -> bool {
+    match value {
+        Value::String(text) => is_reference(text),
+        Value::Array(items) => items.iter().any(contains_reference),
+        Value::Object(members) => members.values().any(contains_reference),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
+fn is_reference(text: &str) -> bool {
+    split_references(text).iter().any(|part| matches!(part, ReferencePart::Reference(_)))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use toolcrib::core::inventory::{Inventory, Origin};
 use toolcrib::registry::{DeclareOutcome, EnableOutcome, EnableTarget, EnabledState, Precondition};
 use toolcrib::{Code, Error, Refresh, Result, Source, SourceId};
 
-use super::{authorize, declared_source, parse_source};
+use super::{authorize, authorize_references, declared_source, parse_source};
 use crate::auth::{AuthenticatedClient, AuthorizedRequest};
 use crate::rest::body::JsonBody;
 use crate::rest::error::ApiResult;
@@ -32,6 +32,7 @@ pub(super) async fn change_source(
     let requester = request.requester();
     let AuthorizedRequest { app, client, .. } = request;
     let id = find_source_id(&app.registry, &client.principal, &name)?;
+    authorize_references(&app, &client, &patch)?;
     let patch = SourcePatch::parse(patch)?;
     let guard = app.declare_lock.lock().await;
     let mut attempts = 0;
