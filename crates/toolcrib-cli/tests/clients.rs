@@ -1,9 +1,10 @@
-//! Toolcrib with real MCP clients: the official SDKs, the Inspector, and many agents at once, over HTTP and stdio.
+//! Toolcrib with real MCP clients: the official SDKs, the Inspector, FastMCP, mcporter, and many agents at once, over HTTP and stdio.
 #![cfg(target_os = "linux")]
 
 mod official;
 
 mod inspector;
+mod other;
 
 mod agents;
 mod bridge;

@@ -34,6 +34,9 @@ pub const CONFORMANCE_PATH: &str = "node_modules/@modelcontextprotocol/conforman
 /// The MCP Inspector; `--cli` is its command line.
 pub const INSPECTOR_PATH: &str = "node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js";
 
+/// Another client of MCP servers.
+const MCPORTER_PATH: &str = "node_modules/mcporter/dist/cli.js";
+
 /// Linter of OpenAPI documents.
 const SPECTRAL_PATH: &str = "node_modules/@stoplight/spectral-cli/dist/index.js";
 /// Another linter of OpenAPI documents.
@@ -146,6 +149,17 @@ pub fn conformance_server() -> Option<Program> {
 /// Test client based on the Python SDK; the file documents its arguments.
 pub fn python_client() -> Option<Program> {
     Some((python()?, vec![path_text(&fixture_path("python_client.py"))]))
+}
+
+/// Client on FastMCP; the file documents its arguments.
+pub fn fastmcp_client() -> Option<Program> {
+    fetched_path("venv/bin/fastmcp")?;
+    Some((python()?, vec![path_text(&fixture_path("fastmcp_client.py"))]))
+}
+
+/// mcporter, a command line for MCP servers on the official TypeScript SDK of the versions up to 2025-11-25.
+pub fn mcporter() -> Option<Program> {
+    node_program(fetched_path(MCPORTER_PATH)?)
 }
 
 /// Generator of OpenAPI calls with the server that checks them; the file documents its arguments.

@@ -1,11 +1,9 @@
 //! The command line of the MCP Inspector, against `serve` and against `mcp`, in both eras of the protocol.
 
-use std::process::{Command, Stdio};
-
 use serde_json::{Value, json};
 use toolcrib_testkit::programs::{self, Program};
 
-use crate::support::test_server::{TestWorkspace, program_source, read_or_empty};
+use crate::support::test_server::{TestWorkspace, program_source};
 
 #[test]
 fn the_inspector_lists_searches_and_calls() {
@@ -18,8 +16,8 @@ fn the_inspector_lists_searches_and_calls() {
     let workspace = TestWorkspace::new(&sources, &json!({"mode": "search"}));
     workspace.discover();
     let server = workspace.serve();
-    let args = [vec!["mcp".to_owned()], workspace.location_arguments()].concat();
-    let config = json!({"mcpServers": {"toolcrib": {"command": env!("CARGO_BIN_EXE_toolcrib"), "args": args}}});
+    let command = workspace.stdio_command();
+    let config = json!({"mcpServers": {"toolcrib": {"command": command[0], "args": command[1..]}}});
     std::fs::write(workspace.path("mcp.json"), config.to_string()).unwrap();
 
     let over_http = [server.mcp_url(), "--transport".into(), "http".into()];
@@ -68,25 +66,10 @@ fn the_inspector_calls_tools_by_their_own_names() {
 impl TestWorkspace {
     /// Runs the Inspector for one method and returns its output.
     #[track_caller]
-    fn run_inspector(
-        &self,
-        (program, arguments): &Program,
-        target: &[String],
-        era: &str,
-        cli_arguments: &[&str],
-    ) -> Value {
-        let mut command = Command::new(program);
-        command.args(arguments).arg("--cli").args(target).args(["--protocol-era", era]).args(cli_arguments);
-        self.isolate(&mut command);
-        let output = command.stdin(Stdio::null()).output().unwrap();
-        let stdout = String::from_utf8_lossy(&output.stdout);
-        let log = String::from_utf8_lossy(&output.stderr);
-        assert!(
-            output.status.success(),
-            "{era} {cli_arguments:?}\n{stdout}\n{log}\n{}",
-            read_or_empty(&self.path("serve.log"))
-        );
-        serde_json::from_str(&stdout).unwrap_or_else(|error| panic!("{error}: {stdout}"))
+    fn run_inspector(&self, inspector: &Program, target: &[String], era: &str, cli_arguments: &[&str]) -> Value {
+        let options = ["--protocol-era", era].into_iter().chain(cli_arguments.iter().copied()).map(str::to_owned);
+        let arguments = std::iter::once("--cli".to_owned()).chain(target.iter().cloned()).chain(options);
+        self.run_client(inspector, &arguments.collect::<Vec<_>>())
     }
 
     /// Calls a tool and asserts that its result contains the text.

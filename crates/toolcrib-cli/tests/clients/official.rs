@@ -1,8 +1,6 @@
 //! The official SDK clients list, search, describe and call through `serve` and `mcp`, in both eras of the protocol, with
 //! real upstream servers.
 
-use std::process::{Command, Stdio};
-
 use serde_json::{Value, json};
 use toolcrib_testkit::http_server::{HttpReply, LoopbackServer};
 use toolcrib_testkit::programs::{self, Program};
@@ -31,14 +29,13 @@ fn check(test: &str, client: Option<Program>) {
 
     let server = workspace.serve();
     for era in ["legacy", "modern"] {
-        let report = workspace.run_client(&client, era, &call_requests(&workspace), &[server.mcp_url()]);
+        let report = workspace.run_official(&client, era, &call_requests(&workspace), &[server.mcp_url()]);
         assert_responses(&report, era);
         workspace.assert_cancelled();
     }
     for era in ["legacy", "modern"] {
-        let words = [vec![env!("CARGO_BIN_EXE_toolcrib").to_owned(), "mcp".to_owned()], workspace.location_arguments()]
-            .concat();
-        let report = workspace.run_client(&client, era, &call_requests(&workspace), &words);
+        let command = workspace.stdio_command();
+        let report = workspace.run_official(&client, era, &call_requests(&workspace), &command);
         assert_responses(&report, era);
         workspace.assert_cancelled();
     }
@@ -65,7 +62,7 @@ fn the_official_clients_read_large_results_with_a_schema() {
     let echo = |text: &str| json!({"name": "s__echo", "arguments": {"text": text}, "read_on": true});
     let calls = json!([echo(&fits), echo(&large)]);
     for (client, era) in [(&typescript, "legacy"), (&typescript, "modern"), (&python, "legacy"), (&python, "modern")] {
-        let report = workspace.run_client(client, era, &calls, &[server.mcp_url()]);
+        let report = workspace.run_official(client, era, &calls, &[server.mcp_url()]);
         assert_eq!(report["tools"], json!(["s__echo"]));
         let [whole, paged] = report["results"].as_array().unwrap().as_slice() else { panic!("{report}") };
         assert_eq!(whole["structuredContent"], json!({"text": fits}), "{whole}");
@@ -102,7 +99,7 @@ fn the_official_clients_read_a_held_binary() {
         for (client, era) in
             [(&typescript, "legacy"), (&typescript, "modern"), (&python, "legacy"), (&python, "modern")]
         {
-            let report = workspace.run_client(client, era, &calls, &[server.mcp_url()]);
+            let report = workspace.run_official(client, era, &calls, &[server.mcp_url()]);
             let resource = &report["results"][0]["resources"][0];
             assert_eq!(resource["mimeType"], "application/pdf", "{mode} {era} {report}");
             assert_eq!(resource["blob"].as_str().map(str::len), Some(120_000));
@@ -125,19 +122,8 @@ fn test_workspace(everything: &Program, time: &Program, asking: &Program) -> Tes
 
 impl TestWorkspace {
     #[track_caller]
-    fn run_client(&self, (program, arguments): &Program, era: &str, calls: &Value, target: &[String]) -> Value {
-        let mut command = Command::new(program);
-        command.args(arguments).arg(era).arg(calls.to_string()).args(target);
-        self.isolate(&mut command);
-        let output = command.stdin(Stdio::null()).output().unwrap();
-        let report = String::from_utf8_lossy(&output.stdout);
-        let log = String::from_utf8_lossy(&output.stderr);
-        assert!(
-            output.status.success(),
-            "{era} {target:?}\n{report}\n{log}\n{}",
-            read_or_empty(&self.path("serve.log"))
-        );
-        serde_json::from_str(report.trim()).unwrap()
+    fn run_official(&self, client: &Program, era: &str, calls: &Value, target: &[String]) -> Value {
+        self.run_client(client, &[&[era.to_owned(), calls.to_string()], target].concat())
     }
 
     /// Asserts that the cancellation reached the upstream server, and clears its log for the next client.

@@ -14,6 +14,7 @@ use tempfile::TempDir;
 pub(crate) use toolcrib_testkit::observe::{
     TEST_TIMEOUT, read_or_empty, send_signal, wait_until_blocking as wait_until,
 };
+use toolcrib_testkit::programs::Program;
 pub(crate) use toolcrib_testkit::programs::program_source;
 
 /// A temporary directory with `toolcrib.json` and a data directory.
@@ -65,6 +66,25 @@ impl TestWorkspace {
     pub(crate) fn isolate(&self, command: &mut Command) {
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default()).env("HOME", self.0.path());
         command.current_dir(self.0.path());
+    }
+
+    /// The command that serves this directory on stdio.
+    pub(crate) fn stdio_command(&self) -> Vec<String> {
+        [vec![env!("CARGO_BIN_EXE_toolcrib").to_owned(), "mcp".to_owned()], self.location_arguments()].concat()
+    }
+
+    /// Runs an MCP client in this directory and returns the JSON that it prints.
+    #[track_caller]
+    pub(crate) fn run_client(&self, (program, arguments): &Program, more_arguments: &[String]) -> Value {
+        let mut command = Command::new(program);
+        command.args(arguments).args(more_arguments);
+        self.isolate(&mut command);
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        let stdout = String::from_utf8_lossy(&output.stdout);
+        let log = String::from_utf8_lossy(&output.stderr);
+        let server_log = read_or_empty(&self.path("serve.log"));
+        assert!(output.status.success(), "{more_arguments:?}\n{stdout}\n{log}\n{server_log}");
+        serde_json::from_str(&stdout).unwrap_or_else(|error| panic!("{more_arguments:?}: {error}\n{stdout}\n{log}"))
     }
 
     /// Discovers every source, so that the test does not depend on how fast servers start.
