@@ -147,6 +147,11 @@ impl SourceOptions {
         self.rules.verdict(&[original, shown], self.default_verdict(original))
     }
 
+    /// Returns the verdict for a tool that is not in the catalogue any more. `prefix` is that of the source's names.
+    pub fn unlisted_verdict(&self, original: &str, prefix: &str) -> Verdict {
+        self.rules.unlisted_verdict(prefix, original, self.default_verdict(original))
+    }
+
     /// Returns the rule that led to the verdict for a tool; `None` if it is the default.
     pub fn deciding_rule(&self, original: &str, shown: &str) -> Option<&Rule> {
         self.rules.deciding_rule(&[original, shown], self.default_verdict(original))

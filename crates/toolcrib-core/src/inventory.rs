@@ -21,7 +21,7 @@ pub mod history;
 mod reconcile;
 mod stored_event;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use crate::access::AccessToken;
@@ -32,7 +32,7 @@ use crate::fingerprint::Fingerprint;
 use crate::manifest::PackedManifest;
 use crate::source::SourceId;
 use crate::time::Timestamp;
-use crate::tool::ToolId;
+use crate::tool::{ToolId, ToolName};
 
 pub use command::{Command, Declaration, FeaturesUpdate, ManifestUpdate, NewToken, PreviousManifest, TokenChange};
 pub use damage::{Damage, DamageLog};
@@ -391,6 +391,28 @@ impl SourceState {
             last_manifests: BTreeMap::new(),
             withheld: BTreeSet::new(),
         }
+    }
+
+    /// Returns the name that agents see, or saw, of every tool that the source ever offered, by its own name. Names are
+    /// unique, as in the catalogue: of several tools whose names become the same text, one keeps it and the others get a
+    /// hash. Tools that are offered come first, then those whose own name is valid.
+    pub fn tool_names(&self, prefix: &str) -> HashMap<&str, ToolName> {
+        let mut owners: HashMap<ToolName, ((bool, bool), &str)> = HashMap::new();
+        for (original, tool) in &self.tools {
+            let name = ToolName::from_original(prefix, original);
+            let rank = (tool.deprecated, name.without_prefix(prefix) != original);
+            let owner = owners.entry(name).or_insert((rank, original));
+            // In order of their own names, so the first of equal rank stays.
+            if rank < owner.0 {
+                *owner = (rank, original);
+            }
+        }
+        let names = self.tools.keys().map(|original| {
+            let name = ToolName::from_original(prefix, original);
+            let is_owner = owners.get(&name).is_some_and(|(_, owner)| owner == original);
+            (original.as_str(), if is_owner { name } else { ToolName::with_hash(prefix, original) })
+        });
+        names.collect()
     }
 
     /// Returns whether the source is enabled, if a command says otherwise than the declaration.

@@ -99,10 +99,21 @@ impl Rules {
     }
 
     /// Returns the verdict on a tool that the catalogue does not have, because it was removed or its source is disabled:
-    /// by the names that it has there, `prefix` being that of its source.
-    pub fn unlisted_verdict(&self, prefix: &str, original_name: &str) -> Verdict {
-        let name = ToolName::from_original(prefix, original_name);
-        self.verdict(&[original_name, name.without_prefix(prefix)], Verdict::Allow)
+    /// by the names that it may have had there, `prefix` being that of its source. Whether its name had a hash depended
+    /// on the other tools.
+    pub fn unlisted_verdict(&self, prefix: &str, original_name: &str, default: Verdict) -> Verdict {
+        let plain = ToolName::from_original(prefix, original_name);
+        let hashed = ToolName::with_hash(prefix, original_name);
+        let names = [original_name, plain.without_prefix(prefix), hashed.without_prefix(prefix)];
+        self.verdict(&names, default)
+    }
+
+    /// Whether a list denies or hides every tool, whatever its name.
+    pub fn exclude_everything(&self) -> bool {
+        let excludes = |list: &[Rule]| {
+            list.iter().any(|rule| rule.glob == "*") && list.iter().all(|rule| rule.verdict >= Verdict::Deny)
+        };
+        self.lists().any(excludes)
     }
 
     /// Returns the rule that led to the [`verdict`](Rules::verdict); `None` if that is the default.

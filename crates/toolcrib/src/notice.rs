@@ -62,7 +62,7 @@ pub struct SourceTransitionNotice {
     pub at: Timestamp,
     /// Set if it failed.
     pub error: Option<ErrorSummary>,
-    /// Start of the failures, if it recovered from them.
+    /// Start of the failures.
     pub failing_since: Option<Timestamp>,
     /// Description in one line.
     pub text: String,
@@ -85,7 +85,7 @@ impl SourceTransitionNotice {
             SourceTransition::Recovered => (after.checked_at, format!("`{source}` recovered")),
         };
         let (source, at) = (source.clone(), at.unwrap_or(after.started_at));
-        let failing_since = before.failing_since;
+        let failing_since = before.failing_since.or(after.failing_since);
         Some(SourceTransitionNotice { source, transition, at, error, failing_since, text })
     }
 }

@@ -9,6 +9,7 @@
 //! tools, and to read the files of references. It never contacts a source.
 
 mod snapshot;
+mod tool_names;
 
 // From the journal to the published snapshot.
 mod assemble;
@@ -48,6 +49,7 @@ pub(crate) use journal::{EntryStatus, JournalEntry, READ_BATCH_SIZE};
 pub(crate) use newer_records::NewerRecord;
 pub(crate) use publish::{PrecomputedDelta, WriterState};
 pub(crate) use snapshot::{EnvironmentOverrides, Snapshot, list_timeout};
+pub(crate) use tool_names::SourceToolNames;
 
 /// The only write path to the journal, and the snapshot that readers see.
 ///

@@ -192,3 +192,74 @@ async fn the_rules_of_a_removed_source_hold_for_its_history() {
     let unknown = server.get("/api/history?after=0&source=xxxxx").await;
     assert_eq!((hidden.status, hidden.body.replace("vault", "xxxxx")), (404, unknown.body));
 }
+
+/// Regression: a removed tool whose name had a hash got the name of another tool, and a rule on its own name was ignored.
+#[tokio::test]
+async fn a_removed_tool_keeps_a_name_with_a_hash() {
+    const RULES: &str = "sources: { shop: { command: x, tools: { 'get_it_*': hide, 'pay_it_*': deny } } }";
+    let all = ["do.it", "do_it", "get.it", "get_it", "keep", "pay.it", "pay_it"];
+    let shop = ScriptedSource::new(all);
+    let server = start_with(read_config(RULES), RegistryOptions::default(), &[("shop", &shop)]).await;
+    server.registry.refresh(Refresh::default()).await;
+    let before = get_as_admin(&server, "/api/tools").await;
+    let names_of = |list: &Value, original: &str| -> Vec<String> {
+        let tools = list["tools"].as_array().unwrap().iter().filter(|tool| tool["original_name"] == original);
+        tools.map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+    };
+    let [hashed, hidden, denied] = ["do.it", "get.it", "pay.it"].map(|original| names_of(&before, original).remove(0));
+    assert!(hashed.starts_with("shop__do_it_") && hidden.starts_with("shop__get_it_"), "{hashed} {hidden}");
+
+    shop.set_tools(["do_it", "get_it", "keep", "pay_it"]);
+    let outcome = server.post("/api/sources/shop/refresh?force=true", &Value::Null).await.expect_json(200);
+    assert_eq!(outcome["removed"], json!([hashed]));
+    let removed = server.get("/api/tools?state=deprecated").await.expect_json(200);
+    assert_eq!(policies(&removed), [(hashed.as_str(), "allow")]);
+    assert_eq!(server.get(&format!("/api/tools/{hashed}")).await.expect_json(200)["original_name"], "do.it");
+    let called = server.post(&format!("/api/tools/{hashed}/call"), &json!({})).await.expect_json(404);
+    assert!(called["error"]["message"].as_str().unwrap().starts_with(&format!("`{hashed}` was removed")), "{called}");
+    server.get(&format!("/api/tools/{hidden}")).await.expect_json(404);
+    for (method, path) in [("GET", ""), ("GET", "/history"), ("POST", "/call")] {
+        let answer = server.send(method, &format!("/api/tools/{denied}{path}"), "", b"").await;
+        assert_eq!(answer.expect_json(403)["error"]["code"], "FORBIDDEN", "{path}");
+    }
+    let history = server.get("/api/history?after=0").await.expect_json(200).to_string();
+    assert!(history.contains("do.it") && !history.contains("get.it") && !history.contains("pay.it"), "{history}");
+
+    shop.set_tools(["keep"]);
+    server.registry.refresh(Refresh { force: true, ..Refresh::default() }).await;
+    let all = get_as_admin(&server, "/api/tools?state=deprecated").await;
+    let names: Vec<&str> = policies(&all).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names.len(), 6);
+    assert!(names.is_sorted() && names.windows(2).all(|pair| pair[0] != pair[1]), "{names:?}");
+    assert_eq!(names_of(&all, "do.it"), [hashed]);
+}
+
+/// A failing source is shown, so that its error can be seen, but not one of which agents could see no tool anyway.
+#[tokio::test]
+async fn a_source_that_hides_everything_is_unknown_before_its_discovery() {
+    const RULES: &str = "sources:
+  shop: { command: x, tools: { wipe: hide } }
+  vault: { command: x, tools: { '*': hide, unlock: deny } }
+";
+    let server = start_with(read_config(RULES), RegistryOptions::default(), &[]).await;
+    for path in ["/api/sources", "/api/stats", "/api/history?after=0", "/sources"] {
+        let body = server.get(path).await.body;
+        assert!(body.contains("shop") && !body.contains("vault"), "{path}: {body}");
+    }
+    let refreshed = server.post("/api/refresh", &Value::Null).await.expect_json(200).to_string();
+    assert!(refreshed.contains("shop") && !refreshed.contains("vault"), "{refreshed}");
+    assert_eq!(server.get("/api/sources/vault").await.status, 404);
+    assert_eq!(get_as_admin(&server, "/api/sources/vault").await["id"], "vault");
+}
+
+#[tokio::test]
+async fn responses_depend_on_the_credentials() {
+    let server = start_with_rules().await;
+    let vary = "Authorization, Cookie";
+    for path in ["/api/tools", "/api/sources", "/api/search?q=order", "/api/context", "/api/stats", "/tools"] {
+        assert_eq!(server.get(path).await.header("vary"), Some(vary), "{path}");
+    }
+    let etag = server.get("/api/tools").await.header("etag").unwrap().to_owned();
+    let unchanged = server.send("GET", "/api/tools", &format!("If-None-Match: {etag}\r\n"), b"").await;
+    assert_eq!((unchanged.status, unchanged.header("vary")), (304, Some(vary)));
+}

@@ -10,11 +10,10 @@ use serde_json::json;
 use toolcrib_catalog::{ToolRef, View};
 use toolcrib_core::access::Role;
 use toolcrib_core::freshness::Freshness;
-use toolcrib_core::inventory::ToolState;
 use toolcrib_core::inventory::history::ToolMatcher;
 use toolcrib_core::policy::Verdict;
 use toolcrib_core::text::sanitize_truncated;
-use toolcrib_core::tool::{ParsedToolName, ToolName, name_prefix, parse_tool_name};
+use toolcrib_core::tool::{ParsedToolName, parse_tool_name};
 use toolcrib_core::{Code, Error, Result, SourceId, Timestamp, ToolId};
 
 use crate::registry::Visibility;
@@ -68,23 +67,20 @@ fn explain_unknown_tool(visibility: &Visibility, name: &str, now: Timestamp) -> 
     }
 }
 
-/// Returns an error that says when a tool was removed; `None` for a name that no source ever offered, or that a rule
-/// keeps from agents.
+/// Returns an error that says when a tool was removed, or that a removed tool is denied; `None` for a name that no source
+/// ever offered, or that a rule hides.
 fn explain_removed(visibility: &Visibility, name: &str) -> Option<Error> {
     let snapshot = visibility.snapshot();
-    let is_visible = |id: &SourceId, original: &str| {
-        let rules = snapshot.effective_sources.get(id).map(|source| (&source.settings.tools, source.kind.name()));
-        rules.is_none_or(|(rules, kind)| rules.unlisted_verdict(&name_prefix(id, kind), original) < Verdict::Deny)
+    let matcher = match visibility.match_tool(&snapshot.inventory, name, |tool| tool.deprecated) {
+        Err(error) if error.code == Code::Forbidden => return Some(error),
+        matcher => matcher.ok()?,
     };
-    let is_candidate = |id: &SourceId, original: &str, tool: &ToolState| {
-        tool.deprecated && is_visible(id, original) && visibility.shows_source(id)
-    };
-    let matcher = ToolMatcher::find(&snapshot.inventory, name, is_candidate).ok()?;
     let ToolMatcher::Tool(ToolId { source: id, name: original }) = matcher else { return None };
-    let state = snapshot.inventory.source(&id)?;
-    let prefix = name_prefix(&id, &state.kind);
-    let removed_at = state.tools.get(&original)?.updated_at;
-    let tool = ToolName::from_original(&prefix, &original);
+    if !visibility.shows_source(&id) {
+        return None;
+    }
+    let removed_at = snapshot.inventory.source(&id)?.tools.get(&original)?.updated_at;
+    let tool = snapshot.tool_names(&id).name(&original);
     let message = format!("`{tool}` was removed at {removed_at}: its source `{id}` no longer offers it");
     // Other tools may have taken its place.
     let near = snapshot.catalog.unknown_tool_error(name).details.map(|details| details["near"].clone());

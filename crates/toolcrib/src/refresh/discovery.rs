@@ -16,7 +16,6 @@ use toolcrib_core::inventory::{Actor, Command, Event, ManifestUpdate};
 use toolcrib_core::manifest::{Manifest, PackedManifest};
 use toolcrib_core::source::SourceKind;
 use toolcrib_core::time::format_duration;
-use toolcrib_core::tool::name_prefix;
 use toolcrib_core::{Code, Error, Result, Source, SourceId, Timestamp};
 
 use super::features::{ListOrigin, PendingLists};
@@ -534,8 +533,8 @@ impl Discoverer {
     /// translated here.
     fn build_outcome(&self, source: &Source, delta: Delta, changed: bool, after: &PackedManifest) -> RefreshOutcome {
         let snapshot = self.state.snapshot();
-        let prefix = name_prefix(&source.id, source.kind.name());
-        let name = |original: &String| snapshot.tool_name(&source.id, original, &prefix);
+        let names = snapshot.tool_names(&source.id);
+        let name = |original: &String| names.name(original).to_string();
         let status = if changed { RefreshStatus::Success } else { RefreshStatus::Unchanged };
         RefreshOutcome {
             added: delta.added.iter().map(name).collect(),

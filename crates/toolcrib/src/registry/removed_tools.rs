@@ -106,17 +106,19 @@ pub struct RemovedToolsPage {
 
 impl History<'_> {
     /// Returns a removed tool by any spelling of its name, with its last definition. `None` if no source ever offered
-    /// it, it is offered now, or the principal may not see it. Reads the store.
+    /// it, it is offered now, or the principal may not see it; `FORBIDDEN` if it is denied. Reads the store.
     pub async fn removed_tool(&self, principal: &Principal, name: &str) -> Result<Option<RemovedTool>> {
         let visibility = self.registry.visibility(principal);
         let inventory = &visibility.snapshot().inventory;
-        let is_candidate =
-            |source: &SourceId, name: &str, tool: &ToolState| tool.deprecated && visibility.shows_tool(source, name);
-        let matcher = ToolMatcher::find(inventory, name, is_candidate)?;
+        let matcher = visibility.match_tool(inventory, name, |tool| tool.deprecated)?;
         let ToolMatcher::Tool(ToolId { source, name }) = matcher else { return Ok(None) };
+        if !visibility.shows_source(&source) {
+            return Ok(None);
+        }
         let Some(state) = inventory.source(&source) else { return Ok(None) };
         let Some(tool) = state.tools.get(&name) else { return Ok(None) };
-        let mut found = vec![self.describe_removed(&source, state, &name, *tool)];
+        let shown_name = visibility.snapshot().tool_names(&source).name(&name);
+        let mut found = vec![self.describe_removed(&source, state, &name, shown_name, *tool)];
         self.load_definitions(&mut found, false).await?;
         Ok(found.pop())
     }
@@ -139,13 +141,16 @@ impl History<'_> {
         let RemovedToolsQuery { principal, filter, order, after, limit } = query;
         let visibility = self.registry.visibility(principal);
         let sources = visibility.snapshot().inventory.sources().filter(|(id, state)| {
-            filter.source.as_ref().is_none_or(|source| source == *id) && filter.accepts_kind(&state.kind)
+            filter.source.as_ref().is_none_or(|source| source == *id)
+                && filter.accepts_kind(&state.kind)
+                && visibility.shows_source(id)
         });
         let mut tools: Vec<RemovedTool> = Vec::new();
         for (id, state) in sources {
             let deprecated = state.tools.iter().filter(|(_, tool)| tool.deprecated);
             let visible = deprecated.filter(|(name, _)| visibility.shows_tool(id, name));
-            let removed = visible.map(|(name, tool)| self.describe_removed(id, state, name, *tool));
+            let names = visibility.snapshot().tool_names(id);
+            let removed = visible.map(|(name, tool)| self.describe_removed(id, state, name, names.name(name), *tool));
             tools.extend(removed.filter(|tool| tool.accepts_names(filter)));
         }
         // Definitions are read for the page alone, unless they decide what is on it.
@@ -172,18 +177,26 @@ impl History<'_> {
     }
 
     /// Collects what the inventory knows of a removed tool.
-    fn describe_removed(&self, id: &SourceId, state: &SourceState, original: &str, history: ToolState) -> RemovedTool {
+    fn describe_removed(
+        &self,
+        id: &SourceId,
+        state: &SourceState,
+        original: &str,
+        name: ToolName,
+        history: ToolState,
+    ) -> RemovedTool {
         let prefix = name_prefix(id, &state.kind);
         let declaration = self.registry.sources().effective(id);
         let rules = declaration.as_ref().map(|source| &source.settings.tools);
         let tool = ToolId { source: id.clone(), name: original.to_owned() };
         RemovedTool {
-            name: ToolName::from_original(&prefix, original),
+            name,
             source: id.clone(),
             kind: state.kind.clone(),
             original_name: original.to_owned(),
             history,
-            policy: rules.map_or_else(Verdict::default, |rules| rules.unlisted_verdict(&prefix, original)),
+            policy: rules
+                .map_or_else(Verdict::default, |rules| rules.unlisted_verdict(&prefix, original, Verdict::Allow)),
             usage: self.registry.dispatcher.monitoring.usage.tool_count(&tool),
             definition: None,
             tokens: None,

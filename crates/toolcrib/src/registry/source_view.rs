@@ -20,7 +20,7 @@ use toolcrib_core::inventory::{Origin, SourceState};
 use toolcrib_core::manifest::SkippedTool;
 use toolcrib_core::principal::Principal;
 use toolcrib_core::source::SourceKind;
-use toolcrib_core::tool::{ToolName, name_prefix};
+use toolcrib_core::tool::ToolName;
 use toolcrib_core::{Code, Error, Result, Source, SourceId, Timestamp};
 
 use super::{Precondition, Registry, UNRESTRICTED, Visibility};
@@ -366,9 +366,9 @@ fn discovery_status(status: &SourceStatus) -> DiscoveryStatus {
 /// Returns the names of the tools at the last discovery, without those that a rule keeps from a principal. The catalogue
 /// has no entry of a disabled source, so they are taken from the inventory.
 fn known_tools(visibility: &Visibility, id: &SourceId, state: &SourceState) -> Vec<ToolName> {
-    let prefix = name_prefix(id, &state.kind);
+    let names = visibility.snapshot().tool_names(id);
     let tools = state.tools.iter().filter(|(name, tool)| !tool.deprecated && visibility.shows_tool(id, name));
-    let mut names: Vec<ToolName> = tools.map(|(name, _)| ToolName::from_original(&prefix, name)).collect();
+    let mut names: Vec<ToolName> = tools.map(|(name, _)| names.name(name)).collect();
     names.sort();
     names
 }

@@ -2,14 +2,16 @@
 //!
 //! Counts cover all processes on the store since it was created; `metrics` counts this process since its start.
 
+use std::collections::HashMap;
+
 use serde::Serialize;
 use toolcrib_core::freshness::Freshness;
 use toolcrib_core::principal::Principal;
-use toolcrib_core::tool::name_prefix;
 use toolcrib_core::{Result, SourceId, Timestamp};
 
 use super::Registry;
 use crate::metrics::MetricsSnapshot;
+use crate::state::SourceToolNames;
 use crate::store::{CallCount, ErrorSummary, UsageCounts};
 
 /// Statistics of a registry, as `stats` shows them.
@@ -103,9 +105,12 @@ impl Statistics<'_> {
         let (hits, misses) =
             sources.iter().fold((0, 0), |(hits, misses), source| (hits + source.hits, misses + source.misses));
         // Only tools that were called have counts.
-        let kind = |id: &SourceId| snapshot.inventory.source(id).map_or("", |state| &state.kind);
+        let names: HashMap<&SourceId, SourceToolNames<'_>> =
+            calls.values().map(|count| (&count.source, snapshot.tool_names(&count.source))).collect();
         let tool_stats = |count: &CallCount| ToolStats {
-            name: snapshot.tool_name(&count.source, &count.tool, &name_prefix(&count.source, kind(&count.source))),
+            name: names
+                .get(&count.source)
+                .map_or_else(|| count.tool.clone(), |names| names.name(&count.tool).to_string()),
             calls: count.calls,
             errors: count.errors,
             last_called: count.last_called,

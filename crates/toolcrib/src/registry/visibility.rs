@@ -17,7 +17,7 @@ use toolcrib_core::inventory::{Event, Inventory, Record, ToolState};
 use toolcrib_core::policy::Verdict;
 use toolcrib_core::principal::Principal;
 use toolcrib_core::text::sanitize_truncated;
-use toolcrib_core::tool::{ToolName, name_prefix};
+use toolcrib_core::tool::name_prefix;
 use toolcrib_core::{Code, Error, Result, SourceId, ToolId};
 
 use super::{Registry, view_for};
@@ -72,7 +72,8 @@ impl Visibility {
             return if is_withheld { Verdict::Hide } else { Verdict::Allow };
         };
         let rules = self.snapshot.effective_sources.get(source).map(|source| &source.settings.tools);
-        rules.map_or(Verdict::Allow, |rules| rules.unlisted_verdict(&name_prefix(source, &state.kind), original_name))
+        let prefix = name_prefix(source, &state.kind);
+        rules.map_or(Verdict::Allow, |rules| rules.unlisted_verdict(&prefix, original_name, Verdict::Allow))
     }
 
     /// Whether the principal may know of a tool, by the source's own name for it.
@@ -80,8 +81,8 @@ impl Visibility {
         self.is_full() || self.verdict(source, original_name) < Verdict::Deny
     }
 
-    /// Whether the principal may know of a source. One without any tools is shown, so that its state can be seen. Of a
-    /// removed source all tools count that it ever offered.
+    /// Whether the principal may know of a source. One without any tools is shown, so that its state can be seen, unless its
+    /// rules exclude every tool. Of a removed source all tools count that it ever offered.
     pub fn shows_source(&self, id: &SourceId) -> bool {
         if self.is_full() || !self.restricts(id) {
             return true;
@@ -96,7 +97,11 @@ impl Visibility {
                 .is_none_or(|state| state.tools.keys().any(|tool| self.shows_tool(id, tool)));
         };
         let mut known = state.tools.iter().filter(|(_, tool)| !tool.deprecated).map(|(name, _)| name).peekable();
-        known.peek().is_none() || known.any(|name| self.shows_tool(id, name))
+        if known.peek().is_none() {
+            let source = self.snapshot.effective_sources.get(id);
+            return source.is_none_or(|source| !source.settings.tools.exclude_everything());
+        }
+        known.any(|name| self.shows_tool(id, name))
     }
 
     /// Finds the tool of an inventory, current or past, that a name means, among those that `filter` accepts. Tools that the
@@ -268,9 +273,9 @@ impl Visibility {
     fn left_out_names(&self, id: &SourceId) -> HashSet<String> {
         let inventory = &self.snapshot.inventory;
         let state = inventory.source(id).or_else(|| inventory.removed_source(id));
-        let prefix = name_prefix(id, state.map_or("", |state| &state.kind));
+        let names = self.snapshot.tool_names(id);
         let recorded = state.into_iter().flat_map(|state| state.tools.keys()).filter(|name| !self.shows_tool(id, name));
-        let recorded = recorded.map(|name| self.snapshot.tool_name(id, name, &prefix));
+        let recorded = recorded.map(|name| names.name(name).to_string());
         // The tools of a source that the environment declares are not in the inventory.
         let segment = self.snapshot.catalog.source(id).map(|source| &source.segment);
         let entries =
@@ -286,9 +291,6 @@ fn catalog_verdict(source: &CatalogSource, original_name: &str) -> Verdict {
     let entry = source.segment.position_of_original(original_name).and_then(|at| source.segment.entries().get(at));
     match entry {
         Some(entry) => source.options.verdict(original_name, entry.name.without_prefix(prefix)),
-        None => {
-            let name = ToolName::from_original(prefix, original_name);
-            source.options.verdict(original_name, name.without_prefix(prefix))
-        }
+        None => source.options.unlisted_verdict(original_name, prefix),
     }
 }

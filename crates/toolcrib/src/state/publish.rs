@@ -148,7 +148,8 @@ impl WriterState {
         };
         let prefix = name_prefix(id, &state.kind);
         let rules = &source.settings.tools;
-        let withheld = state.tools.keys().filter(|name| rules.unlisted_verdict(&prefix, name) >= Verdict::Deny);
+        let withheld =
+            state.tools.keys().filter(|name| rules.unlisted_verdict(&prefix, name, Verdict::Allow) >= Verdict::Deny);
         withheld.cloned().collect()
     }
 

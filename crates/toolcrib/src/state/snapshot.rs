@@ -14,7 +14,6 @@ use toolcrib_core::freshness::{Freshness, MAX_BACKOFF};
 use toolcrib_core::inventory::{Inventory, Origin, SourceState};
 use toolcrib_core::source::SourceKind;
 use toolcrib_core::text::closest_match;
-use toolcrib_core::tool::ToolName;
 use toolcrib_core::{Code, Error, Result, Source, SourceId, Timestamp};
 
 use super::connection_fingerprints::ConnectionFingerprint;
@@ -167,15 +166,6 @@ impl Snapshot {
     /// Returns the status of a source; the default if it was never discovered.
     pub(crate) fn source_status(&self, id: &SourceId) -> SourceStatus {
         self.statuses.get(id).cloned().unwrap_or_default()
-    }
-
-    /// Returns the name that agents see of a tool. That of a tool which is not in the catalogue is derived with
-    /// `prefix`, as the catalogue would.
-    pub(crate) fn tool_name(&self, id: &SourceId, original: &str, prefix: &str) -> String {
-        let segment = self.catalog.source(id).map(|source| &source.segment);
-        let position = segment.and_then(|segment| segment.position_of_original(original));
-        let entry = segment.zip(position).and_then(|(segment, position)| segment.entries().get(position));
-        entry.map_or_else(|| ToolName::from_original(prefix, original).to_string(), |entry| entry.name.to_string())
     }
 
     /// Fails while the journal is damaged.
