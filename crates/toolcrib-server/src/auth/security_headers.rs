@@ -18,9 +18,14 @@ const PAGE_HEADERS: [(HeaderName, &str); 3] = [
     (header::REFERRER_POLICY, "same-origin"),
 ];
 
-/// Adds the security headers to a response; headers that the handler set stay. A 304 gets none, so that the browser keeps
-/// those of its cached copy.
+/// Adds the security headers to a response; headers that the handler set stay. A 304 gets only `Vary`, so that the browser
+/// keeps the others of its cached copy.
 pub(crate) fn set_security_headers(status: StatusCode, headers: &mut HeaderMap) {
+    // The credentials decide about every response except those that are public. RFC 9110 wants it on a 304 too.
+    let cache_control = headers.get(header::CACHE_CONTROL);
+    if !cache_control.is_some_and(|value| value.as_bytes().starts_with(b"public")) {
+        headers.append(header::VARY, HeaderValue::from_static("Authorization, Cookie"));
+    }
     if status == StatusCode::NOT_MODIFIED {
         return;
     }

@@ -6,6 +6,7 @@
 use axum::http::StatusCode;
 use serde_json::{Value, json};
 use toolcrib::refresh::{RefreshStatus, RefreshTotals};
+use toolcrib::store::ErrorSummary;
 use toolcrib::{Code, Refresh, RefreshOutcome};
 
 use super::error::ApiResult;
@@ -103,14 +104,19 @@ async fn refresh_source(request: AuthorizedRequest, PathParam(name): PathParam, 
     let visibility = registry.visibility(principal);
     let unknown = || visibility.unknown_source_error(id.as_str());
     let outcome = visibility.restrict_outcome(outcome).ok_or_else(unknown)?;
-    Ok(json_response(outcome_status(&outcome), &outcome)?)
+    let has_program = registry.sources().get(&id).is_some_and(|source| source.transport == Some("stdio"));
+    Ok(json_response(outcome_status(&outcome, has_program), &outcome)?)
 }
 
-/// Maps a failed refresh to 503 if the source was unavailable, else to 502.
-fn outcome_status(outcome: &RefreshOutcome) -> StatusCode {
-    match (outcome.status, outcome.error.as_ref().map(|error| error.code)) {
-        (RefreshStatus::Failed, Some(Code::ToolUnavailable)) => StatusCode::SERVICE_UNAVAILABLE,
-        (RefreshStatus::Failed, _) => StatusCode::BAD_GATEWAY,
-        (_, _) => StatusCode::OK,
+/// Maps a failed refresh to 503 if the source could not be reached in time, else to 502. A server that answers, such as
+/// with 404, was reached, so a retry would fail again; a program that cannot be started was not.
+fn outcome_status(outcome: &RefreshOutcome, has_program: bool) -> StatusCode {
+    let is_unreachable = |error: &ErrorSummary| error.code == Code::ToolUnavailable && (error.retryable || has_program);
+    if outcome.status != RefreshStatus::Failed {
+        StatusCode::OK
+    } else if outcome.error.as_ref().is_some_and(is_unreachable) {
+        StatusCode::SERVICE_UNAVAILABLE
+    } else {
+        StatusCode::BAD_GATEWAY
     }
 }

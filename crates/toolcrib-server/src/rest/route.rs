@@ -59,7 +59,9 @@ impl ApiRoute {
             handler,
         };
         // Every route may answer with these: they come from the authorization layer.
-        route.error_responses(&[401, 403, 429])
+        let route = route.error_responses(&[401, 403, 429]);
+        // An unknown query parameter.
+        if path.starts_with("/api/") { route.error_responses(&[400]) } else { route }
     }
 
     /// Begins a route that only reads: GET, for clients with [`Permission::Read`].
