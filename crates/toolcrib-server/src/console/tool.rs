@@ -24,7 +24,7 @@ use toolcrib::catalog::outline;
 use toolcrib::core::json::{parse_exact, to_exact_string_pretty};
 use toolcrib::core::policy::Verdict;
 use toolcrib::core::text::{sanitize, sanitize_truncated};
-use toolcrib::registry::ToolView;
+use toolcrib::registry::{FoundTool, ToolView};
 use toolcrib::{CallContext, Code, Error};
 
 use super::activity_list::tool_path;
@@ -46,7 +46,14 @@ pub(super) async fn show(
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Result<Markup, ApiError> {
-    let view = app.registry.tool_for(&client.principal, &name)?;
+    let view = match app.registry.history().find_tool(&client.principal, &name).await? {
+        FoundTool::Offered(tool) => *tool,
+        FoundTool::Removed(tool) => match tool.definition {
+            Some(definition) => definition,
+            // Its last definition is lost; the error says when it was removed.
+            None => app.registry.tool_for(&client.principal, &name)?,
+        },
+    };
     let all = FormData::parse(query.as_deref().unwrap_or_default()).get("versions").is_some();
     let history = if headers.contains_key(KEEP_HISTORY_HEADER) {
         html! { section id="history" data-kept {} }
@@ -146,11 +153,12 @@ fn input_schema(view: &ToolView) -> Value {
     parse_exact(view.input_schema().get()).unwrap_or_default()
 }
 
-/// Renders the page. Runs on a blocking thread.
+/// Renders the page. That of a removed tool has its last definition, and nothing to do with it. Runs on a blocking thread.
 fn render_page(context: &PageContext<'_>, view: &ToolView, page_content: &ToolPageContent) -> Markup {
     let schema = input_schema(view);
     let output: Option<Value> = view.output_schema().and_then(|raw| parse_exact(raw.get()).ok());
     let hints = ListedHints::parse(&view.tool.listing);
+    let is_removed = view.history.deprecated;
     let content = html! {
         nav.trail aria-label="Breadcrumb" {
             a href="/tools" { "Tools" } " / "
@@ -160,11 +168,13 @@ fn render_page(context: &PageContext<'_>, view: &ToolView, page_content: &ToolPa
         }
         header.head data-source=(view.source) data-tool=(view.name) data-own=(view.tool.name) {
             h1.code { (view.name) @if let Some(title) = &view.tool.listing.title { " " small { (sanitize_truncated(title, 120)) } } }
-            (render_enable_button(context, view))
+            @if !is_removed { (render_enable_button(context, view)) }
         }
         p.standing {
             @match view.state() {
-                catalog::ToolStatus::Active => {
+                _ if is_removed => {
+                    (state_badge(Tone::Bad, "removed"))
+                } catalog::ToolStatus::Active => {
                     (state_badge(Tone::Good, "active"))
                 } catalog::ToolStatus::Disabled => {
                     (state_badge(Tone::Quiet, "disabled"))
@@ -173,6 +183,9 @@ fn render_page(context: &PageContext<'_>, view: &ToolView, page_content: &ToolPa
             " " (hints.render()) @if let Some(policy) = view.policy { (verdict_badge(policy)) } @if view.is_deprecated() {
                 span.tag.warning { "deprecated" }
             }
+        }
+        @if is_removed {
+            p { "Removed " (time_ago(view.history.updated_at)) ": its source no longer offers it. This is its last definition." }
         }
         div.split {
             div {
@@ -187,12 +200,14 @@ fn render_page(context: &PageContext<'_>, view: &ToolView, page_content: &ToolPa
                         h2 id="answer-title" { "Result" } (schema_tree::render_schema(output, "The schema has no properties."))
                     }
                 }
-                section aria-labelledby="use-title" {
-                    h2 id="use-title" { "Use it" } (snippets::render_snippets(context, &page_content.host, view, &schema))
+                @if !is_removed {
+                    section aria-labelledby="use-title" {
+                        h2 id="use-title" { "Use it" } (snippets::render_snippets(context, &page_content.host, view, &schema))
+                    }
                 }
             }
             div {
-                (render_try_form(context, view, &schema, page_content))
+                @if !is_removed { (render_try_form(context, view, &schema, page_content)) }
                 section.card aria-labelledby="facts-title" { h2 id="facts-title" { "Facts" } (render_facts(context, view)) }
             }
         }
@@ -286,12 +301,15 @@ fn render_facts(context: &PageContext<'_>, view: &ToolView) -> Markup {
             @if view.tool.name != view.name.as_str() {
                 div { dt { "Original name" } dd { code { (sanitize_truncated(&view.tool.name, 120)) } } }
             }
-            div {
-                dt { "Cost" }
-                dd {
-                    @match tokens {
-                        Some(tokens) => { (format_number(u64::from(tokens))) " tokens" }
-                        None => { span data-pending { "counting…" } }
+            // Lists do not have a removed tool, so it costs nothing.
+            @if !view.history.deprecated {
+                div {
+                    dt { "Cost" }
+                    dd {
+                        @match tokens {
+                            Some(tokens) => { (format_number(u64::from(tokens))) " tokens" }
+                            None => { span data-pending { "counting…" } }
+                        }
                     }
                 }
             }

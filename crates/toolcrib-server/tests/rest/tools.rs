@@ -355,4 +355,13 @@ async fn a_removed_tool_keeps_its_last_definition() {
         "{message}"
     );
     assert_eq!(server.get("/api/tools/git__never").await.status, 404);
+    // The console shows the definition, and nothing to do with it.
+    let page = server.get("/tools/git__push").await;
+    assert_eq!(page.status, 200);
+    assert!(
+        page.body.contains("its source no longer offers it") && page.body.contains("Pushes commits"),
+        "{}",
+        page.body
+    );
+    assert!(!page.body.contains("Try it") && !page.body.contains("Use it") && !page.body.contains("counting"));
 }
