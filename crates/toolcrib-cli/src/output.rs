@@ -19,6 +19,12 @@ pub(crate) fn print_line(text: &str) -> Result<()> {
     }))
 }
 
+/// Writes bytes to stdout as they are, and flushes.
+pub(crate) fn print_bytes(bytes: &[u8]) -> Result<()> {
+    let mut stdout = io::stdout().lock();
+    ignore_broken_pipe(stdout.write_all(bytes).and_then(|()| stdout.flush()))
+}
+
 /// Prints part of a line to stdout without flushing; [`print_line`] ends the line. For output that is rendered in
 /// chunks.
 pub(crate) fn print_part(text: &str) -> Result<()> {

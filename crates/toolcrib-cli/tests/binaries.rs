@@ -14,10 +14,13 @@ fn report() -> Vec<u8> {
     (0..100_000u32).map(|byte| (byte % 251) as u8).collect()
 }
 
-/// An API whose responses are a PDF of 100,000 bytes, a small image, JSON, CSV and an error.
+/// An API whose responses are a PDF of 100,000 bytes, a video of more than 16 MiB, nothing, a small image, JSON, CSV and
+/// an error.
 fn start_api() -> LoopbackServer {
     LoopbackServer::start(|request| match request.target.as_str() {
         "/report.pdf" => HttpReply::new(200, "content-type: application/pdf", report()),
+        "/video" => HttpReply::new(200, "content-type: video/mp4", vec![0; 16 * 1024 * 1024 + 1]),
+        "/nothing" => HttpReply::new(204, "", ""),
         "/icon" => HttpReply::new(200, "content-type: image/png", b"\x89PNG"),
         "/pets" => HttpReply::json(200, "[1, 2]").with_header("link", "</pets?page=2>; rel=next"),
         "/rows" => {
@@ -36,7 +39,10 @@ fn workspace(api: &LoopbackServer) -> TestWorkspace {
         "openapi": "3.1.0",
         "info": { "title": "Files", "version": "1" },
         "servers": [{ "url": api.url }],
-        "paths": { "/report.pdf": get("report"), "/icon": get("icon"), "/pets": get("pets"), "/rows": get("rows"), "/none": get("none") },
+        "paths": {
+            "/report.pdf": get("report"), "/video": get("video"), "/nothing": get("nothing"), "/icon": get("icon"),
+            "/pets": get("pets"), "/rows": get("rows"), "/none": get("none"),
+        },
     });
     let sources = json!({ "files": { "openapi": "files.json", "allow_private": true } });
     let workspace = TestWorkspace::new(&sources, &json!({}));
@@ -83,12 +89,36 @@ fn call_writes_the_content_of_a_result_to_a_file() {
     std::fs::write(file, "old").unwrap();
     let (code, _, stderr) = call("files__none");
     assert_eq!((code, std::fs::read_to_string(file).unwrap().as_str()), (1, "old"), "{stderr}");
+    let (code, _, stderr) = call("files__video");
+    assert_eq!((code, std::fs::read_to_string(file).unwrap().as_str()), (1, "old"), "{stderr}");
+    assert!(stderr.contains("is larger than 16 MiB; request less data"), "{stderr}");
+    // The status is not content.
+    let (code, stdout, _) = call("files__nothing");
+    assert_eq!((code, stdout), (0, format!("wrote 0 bytes to `{file}`\n")));
+    assert_eq!(std::fs::read(file).unwrap(), b"");
     let before = api.requests().len();
     let (code, _, stderr) = run(&workspace, &["call", "files__report", "--output", "/no/such/directory/x"]);
     assert_eq!((code, api.requests().len()), (2, before), "{stderr}");
     assert!(stderr.contains("`/no/such/directory` is not a directory"), "{stderr}");
     let (_, stdout, _) = run(&workspace, &["call", "files__report"]);
     assert!(stdout.contains("report.pdf; `--output FILE` writes it]"), "{stdout}");
+}
+
+#[test]
+fn call_writes_the_content_of_a_result_to_stdout() {
+    let api = start_api();
+    let workspace = workspace(&api);
+    let call = |tool: &str| workspace.toolcrib(&["call", tool, "--output", "-"]).stdin(Stdio::null()).output().unwrap();
+    let icon = call("files__icon");
+    assert_eq!((icon.status.code(), icon.stdout.as_slice()), (Some(0), b"\x89PNG".as_slice()), "{icon:?}");
+    assert_eq!(String::from_utf8_lossy(&icon.stderr).lines().last(), Some("wrote 4 bytes (image/png) to stdout"));
+    assert_eq!(call("files__pets").stdout, b"[1, 2]");
+    let failed = call("files__none");
+    assert_eq!((failed.status.code(), failed.stdout.as_slice()), (Some(1), b"".as_slice()), "{failed:?}");
+    assert!(!workspace.path("-").exists());
+    let (code, stdout, stderr) = run(&workspace, &["call", "files__icon", "--output", "-", "--json"]);
+    assert_eq!((code, stdout.as_str()), (2, ""), "{stderr}");
+    assert!(stderr.contains("`--output -` and `--json` both write to stdout"), "{stderr}");
 }
 
 #[test]

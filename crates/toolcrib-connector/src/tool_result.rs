@@ -31,6 +31,9 @@ pub struct ToolResult {
 
 /// Key of `_meta` under which Toolcrib adds notes about a call: a list of strings.
 pub const NOTES_KEY: &str = "toolcrib/notes";
+/// Key of `_meta` for the status and the headers of an API's response. `"empty": true` in it says that the response had no
+/// content: the text of the result is then only its status.
+pub const HTTP_KEY: &str = "toolcrib/http";
 /// Key of `_meta` for the next page of a list and the number of all items. The last text block of such a result says the
 /// same for people and models.
 pub const PAGINATION_KEY: &str = "toolcrib/pagination";

@@ -12,7 +12,6 @@
 mod output_file;
 
 use std::io::Read;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -30,7 +29,7 @@ use crate::discovery_wait::{DiscoveryArguments, parse_wait_duration};
 use crate::exit::CommandOutcome;
 use crate::output;
 use crate::session::CliSession;
-use output_file::{check_directory, write_result};
+use output_file::{ContentDestination, write_result};
 
 /// Call a tool and print its result
 #[derive(Debug, Args)]
@@ -55,34 +54,21 @@ pub(crate) struct Arguments {
     /// Consent to the call of a tool whose policy is `ask`
     #[arg(long)]
     yes: bool,
-    /// Write the binary content of the result to a file; of a result without any, its JSON or text
-    #[arg(long, value_name = "FILE")]
-    output: Option<PathBuf>,
+    /// Write the binary content of the result to a file, or to stdout (`-`); of a result without any, its JSON or text
+    #[arg(long, value_name = "FILE|-", value_parser = ContentDestination::parse)]
+    output: Option<ContentDestination>,
     #[command(flatten)]
     discovery: DiscoveryArguments,
 }
 
 /// Calls the tool. A result that the tool marks as an error is printed like any other, with exit code 1.
 pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
-    if let Some(file) = &arguments.output {
-        check_directory(file)?;
+    if let Some(destination) = &arguments.output {
+        destination.check(common.json)?;
     }
     let session = CliSession::open(common).await?;
     let output = session.run_and_close(async |session| call(session, &arguments).await).await?;
-    // The result of a failed call is for reading, not for a file.
-    let file = arguments.output.as_deref().filter(|_| !output.is_error());
-    if let Some(file) = file {
-        let written = write_result(file, &output)?;
-        if common.json {
-            output::print_json(&written.result)?;
-        } else {
-            output::print_line(&written.description)?;
-        }
-    } else if common.json {
-        output::print_json(&output)?;
-    } else {
-        output::print_line(&render_output(&output))?;
-    }
+    print_result(common, arguments.output.as_ref(), &output)?;
     if !common.json {
         // Notes go to stderr, so that stdout is the result alone.
         for note in toolcrib_notes(&output) {
@@ -93,6 +79,24 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
         }
     }
     Ok(if output.is_error() { CommandOutcome::Failure } else { CommandOutcome::Success })
+}
+
+/// Prints the result, or writes its content to `destination`. The result of a failed call is for reading, not for a file.
+fn print_result(common: &CommonArguments, destination: Option<&ContentDestination>, output: &CallOutput) -> Result<()> {
+    match destination {
+        Some(destination) if !output.is_error() => {
+            let written = write_result(destination, output)?;
+            match destination {
+                ContentDestination::Stdout => output::print_stderr_line(&written.description),
+                ContentDestination::File(_) if common.json => output::print_json(&written.result)?,
+                ContentDestination::File(_) => output::print_line(&written.description)?,
+            }
+        }
+        Some(ContentDestination::Stdout) => output::print_stderr_line(&render_output(output)),
+        Some(ContentDestination::File(_)) | None if common.json => output::print_json(output)?,
+        Some(ContentDestination::File(_)) | None => output::print_line(&render_output(output))?,
+    }
+    Ok(())
 }
 
 /// Discovers the source of the tool if needed, builds the arguments and calls. `--timeout` covers discovery and call

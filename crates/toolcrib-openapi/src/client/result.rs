@@ -14,13 +14,13 @@ use std::borrow::Cow;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
 use toolcrib_connector::redact::Redactor;
-use toolcrib_connector::{PAGINATION_KEY, ToolResult};
+use toolcrib_connector::{HTTP_KEY, PAGINATION_KEY, ToolResult};
 use toolcrib_core::execution::OperationResponse;
 use toolcrib_core::json::{parse_exact, plain_text, to_exact_raw};
 use toolcrib_core::text::sanitize_truncated;
@@ -30,7 +30,7 @@ use super::content_encoding::ContentEncoding;
 use super::pagination::PageArguments;
 use super::send::{OutboundRequest, ReceivedResponse};
 
-/// Maximum size of a response body; text beyond it is an error, binary content is described.
+/// Maximum size of a response body; more is an error.
 pub(super) const MAX_RESPONSE_BYTES: usize = 16 * 1024 * 1024;
 /// Larger images and audio become resources like other binary content.
 const MAX_MEDIA_BYTES: usize = 8 * 1024 * 1024;
@@ -102,19 +102,19 @@ enum StructuredContent<'a> {
 
 /// Builds the result of a successful response. `label` names the request in messages.
 pub(super) fn build_result(label: &str, received: &ReceivedResponse, pages: &PageArguments) -> Result<ToolResult> {
-    // Content in an unknown encoding cannot be read, whatever its media type says.
     let ReceivedResponse { status, headers, body, is_truncated, .. } = received;
+    if *is_truncated {
+        let message = format!("the response to `{label}` is larger than 16 MiB; request less data");
+        return Err(Error::new(Code::ToolExecutionFailed, message));
+    }
     let kind = media_type(headers);
+    // Content in an unknown encoding cannot be read, whatever its media type says.
     let body_kind = if is_encoded(headers) { BodyKind::Binary } else { classify_body(&kind, body) };
-    let text = if body_kind == BodyKind::Json && !is_truncated { json_text(body) } else { Cow::default() };
+    let text = if body_kind == BodyKind::Json { json_text(body) } else { Cow::default() };
     let raw = serde_json::from_slice::<&RawValue>(&text).ok();
     let (mut content, structured) = match body_kind {
         // An empty body still has a status worth reporting.
-        _ if body.is_empty() && !is_truncated => (vec![text_block(&status.to_string())], None),
-        BodyKind::Json | BodyKind::Text if *is_truncated => {
-            let message = format!("the response to `{label}` is larger than 16 MiB; request less data");
-            return Err(Error::new(Code::ToolExecutionFailed, message));
-        }
+        _ if body.is_empty() => (vec![text_block(&status.to_string())], None),
         // The raw text is the text block, so that large numbers and key order survive.
         BodyKind::Json => match raw {
             Some(raw) => (vec![text_block(raw.get())], Some(structured_content(raw))),
@@ -122,15 +122,14 @@ pub(super) fn build_result(label: &str, received: &ReceivedResponse, pages: &Pag
             None => (vec![text_block(&decode_body(headers, body))], None),
         },
         BodyKind::Text => (vec![text_block(&decode_body(headers, body))], None),
-        BodyKind::Image if is_within_limit(received, MAX_MEDIA_BYTES) => {
-            (vec![media_block("image", &kind, body)], None)
-        }
-        BodyKind::Audio if is_within_limit(received, MAX_MEDIA_BYTES) => {
-            (vec![media_block("audio", &kind, body)], None)
-        }
+        BodyKind::Image if body.len() <= MAX_MEDIA_BYTES => (vec![media_block("image", &kind, body)], None),
+        BodyKind::Audio if body.len() <= MAX_MEDIA_BYTES => (vec![media_block("audio", &kind, body)], None),
         BodyKind::Image | BodyKind::Audio | BodyKind::Binary => (describe_binary(received, &kind), None),
     };
     let mut meta = http_meta(*status, headers, pages.redactor());
+    if body.is_empty() {
+        meta[HTTP_KEY]["empty"] = json!(true);
+    }
     if let Some(pagination) = pages.find(received, raw) {
         content.push(text_block(&pagination.to_text()));
         meta[PAGINATION_KEY] = pagination.to_meta();
@@ -251,11 +250,6 @@ fn is_encoded(headers: &HeaderMap) -> bool {
     ContentEncoding::from_headers(headers) != ContentEncoding::Identity
 }
 
-/// Whether the body is complete and at most `limit` bytes long.
-fn is_within_limit(received: &ReceivedResponse, limit: usize) -> bool {
-    !received.is_truncated && received.body.len() <= limit
-}
-
 fn text_block(text: &str) -> Value {
     json!({ "type": "text", "text": text })
 }
@@ -264,17 +258,10 @@ fn media_block(block: &str, kind: &str, body: &[u8]) -> Value {
     json!({ "type": block, "data": STANDARD.encode(body), "mimeType": kind })
 }
 
-/// Text that describes binary content, with a resource block unless it was cut. Whether a client gets a large one in its
-/// result is decided by the caller.
+/// Text that describes binary content, and a resource block. Whether a client gets a large one in its result is decided
+/// by the caller.
 fn describe_binary(received: &ReceivedResponse, kind: &str) -> Vec<Value> {
     let kind = if kind.is_empty() { "application/octet-stream" } else { kind };
-    let length = received.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok());
-    // A truncated body was not read to its end, so its size is only known from the header.
-    let size = match (received.is_truncated, length.and_then(|length| length.parse::<u64>().ok())) {
-        (false, _) => format!("{} bytes", received.body.len()),
-        (true, Some(length)) => format!("{length} bytes"),
-        (true, None) => "more than 16 MiB".to_owned(),
-    };
     let encodings = received.headers.get_all(CONTENT_ENCODING).iter();
     let encoding: Vec<_> = encodings.map(|value| String::from_utf8_lossy(value.as_bytes())).collect();
     let encoded = if is_encoded(&received.headers) {
@@ -282,19 +269,16 @@ fn describe_binary(received: &ReceivedResponse, kind: &str) -> Vec<Value> {
     } else {
         String::new()
     };
-    let text = format!("{} with binary content: `{kind}`{encoded}, {size}", received.status);
-    let mut content = vec![text_block(&text)];
-    if !received.is_truncated {
-        let uri = &received.shown_url;
-        let blob = STANDARD.encode(&received.body);
-        content.push(json!({ "type": "resource", "resource": { "uri": uri, "mimeType": kind, "blob": blob } }));
-    }
-    content
+    let size = received.body.len();
+    let text = format!("{} with binary content: `{kind}`{encoded}, {size} bytes", received.status);
+    let blob = STANDARD.encode(&received.body);
+    let resource = json!({ "uri": &received.shown_url, "mimeType": kind, "blob": blob });
+    vec![text_block(&text), json!({ "type": "resource", "resource": resource })]
 }
 
 /// `_meta` with status and headers, which a result has no other place for: pagination links, rate limits, request ids.
 fn http_meta(status: StatusCode, headers: &HeaderMap, redactor: &Redactor) -> Value {
-    let mut meta = json!({ "toolcrib/http": { "status": status.as_u16(), "headers": reported_headers(headers) } });
+    let mut meta = json!({ HTTP_KEY: { "status": status.as_u16(), "headers": reported_headers(headers) } });
     // Links may repeat credentials of the request.
     redactor.redact_value(&mut meta);
     meta

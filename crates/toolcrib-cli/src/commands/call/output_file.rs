@@ -1,18 +1,64 @@
 //! `toolcrib call --output FILE`: writes the content of a result to a file.
 //!
 //! Written is the first binary block: an image, audio, or an embedded resource. A result without one is written as the
-//! JSON that it consists of, or else as its text.
+//! JSON that it consists of, or else as its text. `-` is stdout, which then has nothing else.
 
-use std::path::Path;
+use std::convert::Infallible;
+use std::fmt;
+use std::path::{Path, PathBuf};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
+use toolcrib::connector::HTTP_KEY;
 use toolcrib::core::ResultExt;
 use toolcrib::core::text::sanitize;
 use toolcrib::{CallOutput, Code, Error, Result};
 
 use super::pagination_line;
+use crate::output::print_bytes;
+
+/// Destination of the content.
+#[derive(Debug, Clone)]
+pub(super) enum ContentDestination {
+    File(PathBuf),
+    Stdout,
+}
+
+impl ContentDestination {
+    /// Parses the value of `--output`. A file named `-` is `./-`.
+    pub(super) fn parse(text: &str) -> Result<ContentDestination, Infallible> {
+        Ok(if text == "-" { ContentDestination::Stdout } else { ContentDestination::File(text.into()) })
+    }
+
+    /// Checks before the call that the content can be written: a call may not be repeatable.
+    pub(super) fn check(&self, json: bool) -> Result<()> {
+        match self {
+            ContentDestination::File(file) => check_directory(file),
+            ContentDestination::Stdout if json => {
+                Err(Error::new(Code::BadRequest, "`--output -` and `--json` both write to stdout; write to a file"))
+            }
+            ContentDestination::Stdout => Ok(()),
+        }
+    }
+
+    fn write(&self, bytes: &[u8]) -> Result<()> {
+        match self {
+            ContentDestination::File(file) => write_file(file, bytes),
+            ContentDestination::Stdout => print_bytes(bytes),
+        }
+    }
+}
+
+/// Name for messages.
+impl fmt::Display for ContentDestination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ContentDestination::File(file) => write!(f, "`{}`", sanitize(&file.display().to_string())),
+            ContentDestination::Stdout => f.write_str("stdout"),
+        }
+    }
+}
 
 /// Description of the written content, and the rest of the result.
 pub(super) struct WrittenResult {
@@ -22,8 +68,7 @@ pub(super) struct WrittenResult {
     pub(super) result: Value,
 }
 
-/// Checks before the call that the directory of the file exists: a call may not be repeatable.
-pub(super) fn check_directory(file: &Path) -> Result<()> {
+fn check_directory(file: &Path) -> Result<()> {
     let directory = file.parent().filter(|directory| !directory.as_os_str().is_empty());
     match directory {
         Some(directory) if !directory.is_dir() => {
@@ -38,35 +83,38 @@ pub(super) fn check_directory(file: &Path) -> Result<()> {
 }
 
 /// Writes the content of a result. An existing file is replaced.
-pub(super) fn write_result(file: &Path, output: &CallOutput) -> Result<WrittenResult> {
+pub(super) fn write_result(destination: &ContentDestination, output: &CallOutput) -> Result<WrittenResult> {
     let mut result = serde_json::to_value(output).context(Code::Internal, "cannot read the result")?;
     let blocks = result["content"].as_array().map(Vec::as_slice).unwrap_or_default();
     let binaries: Vec<usize> = (0..blocks.len()).filter(|index| binary_block(&blocks[*index]).is_some()).collect();
     let Some(&first) = binaries.first() else {
         // The line about the next page is not part of what the API sent.
         let sent = if pagination_line(output).is_some() { &blocks[..blocks.len() - 1] } else { blocks };
-        let text = result_text(output, sent);
-        write_file(file, text.as_bytes())?;
-        let description = format!("wrote {} bytes to `{}`", text.len(), sanitize(&file.display().to_string()));
+        // Neither is the status of a response without content.
+        let is_empty = result["_meta"][HTTP_KEY]["empty"] == true;
+        let text = if is_empty { String::new() } else { result_text(output, sent) };
+        destination.write(text.as_bytes())?;
+        let description = format!("wrote {} bytes to {destination}", text.len());
         return Ok(WrittenResult { description, result });
     };
     let BinaryBlock { base64, media_type } = binary_block(&blocks[first]).unwrap_or_default();
     let bytes = STANDARD.decode(base64).context(Code::ToolExecutionFailed, "the result has invalid base64")?;
-    write_file(file, &bytes)?;
-    let shown_file = sanitize(&file.display().to_string());
-    let mut description = format!("wrote {} bytes ({}) to `{shown_file}`", bytes.len(), sanitize(media_type));
+    destination.write(&bytes)?;
+    let mut description = format!("wrote {} bytes ({}) to {destination}", bytes.len(), sanitize(media_type));
     if binaries.len() > 1 {
         description.push_str(&format!("; {} more are in the result, see `--json`", binaries.len() - 1));
     }
-    let path = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
-    let link = json!({
-        "type": "resource_link",
-        "uri": url::Url::from_file_path(&path).map_or_else(|()| path.display().to_string(), String::from),
-        "name": path.file_name().map(|name| name.to_string_lossy()),
-        "mimeType": media_type,
-        "size": bytes.len(),
-    });
-    result["content"][first] = link;
+    if let ContentDestination::File(file) = destination {
+        let path = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+        let link = json!({
+            "type": "resource_link",
+            "uri": url::Url::from_file_path(&path).map_or_else(|()| path.display().to_string(), String::from),
+            "name": path.file_name().map(|name| name.to_string_lossy()),
+            "mimeType": media_type,
+            "size": bytes.len(),
+        });
+        result["content"][first] = link;
+    }
     Ok(WrittenResult { description, result })
 }
 
