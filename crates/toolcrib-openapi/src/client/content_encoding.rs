@@ -3,9 +3,10 @@
 //! A few kilobytes can expand to gigabytes. So the output of each encoding is bounded, and decoding stops at the bound
 //! instead of reading on.
 
-use std::io::{self, Cursor, Read};
+use std::borrow::Cow;
+use std::io::{self, Read};
 
-use flate2::read::{DeflateDecoder, MultiGzDecoder, ZlibDecoder};
+use flate2::bufread::{DeflateDecoder, GzDecoder, ZlibDecoder};
 use http::HeaderMap;
 use http::header::CONTENT_ENCODING;
 
@@ -72,35 +73,70 @@ pub(super) fn decode(body: &[u8], compressions: &[Compression], max_bytes: usize
     if compressions.last() == Some(&Compression::Gzip) && !starts_like_gzip {
         return Err(io::ErrorKind::InvalidData.into());
     }
-    // One byte more than the limit tells a body that fits from one that does not.
-    let read_limit = max_bytes as u64 + 1;
-    let mut reader: Box<dyn Read + '_> = Box::new(body);
+    let mut bytes = Cow::Borrowed(body);
     // The encoding applied last is removed first. Each stage is bounded: the data between two stages may be larger than
     // the result.
-    for compression in compressions.iter().rev() {
-        reader = match compression {
-            Compression::Gzip => Box::new(MultiGzDecoder::new(reader).take(read_limit)),
-            Compression::Deflate => Box::new(inflate(reader)?.take(read_limit)),
+    for (applied, compression) in compressions.iter().enumerate().rev() {
+        let decoded = match compression {
+            Compression::Gzip => gunzip(&bytes, max_bytes)?,
+            Compression::Deflate => inflate(&bytes, max_bytes)?,
         };
+        if decoded.is_truncated {
+            // What is still compressed is of no use.
+            let bytes = if applied == 0 { decoded.bytes } else { Vec::new() };
+            return Ok(DecodedBody { bytes, is_truncated: true });
+        }
+        bytes = Cow::Owned(decoded.bytes);
     }
-    let mut bytes = Vec::new();
-    reader.read_to_end(&mut bytes)?;
-    let is_truncated = bytes.len() > max_bytes;
-    bytes.truncate(max_bytes);
-    Ok(DecodedBody { bytes, is_truncated })
+    Ok(DecodedBody { bytes: bytes.into_owned(), is_truncated: false })
+}
+
+/// Decodes `gzip`: one member or several. Other data after a member is ignored, as browsers do: some servers append zeros
+/// or a line break.
+fn gunzip(body: &[u8], max_bytes: usize) -> io::Result<DecodedBody> {
+    let mut decoded = DecodedBody { bytes: Vec::new(), is_truncated: false };
+    let mut rest = body;
+    loop {
+        let mut member = GzDecoder::new(rest);
+        decoded.read_from(&mut member, max_bytes)?;
+        rest = member.into_inner();
+        if decoded.is_truncated || !rest.starts_with(&GZIP_MAGIC) {
+            return Ok(decoded);
+        }
+    }
 }
 
 /// Decodes `deflate`, whose format is recognised by the first two bytes.
-fn inflate<'a>(mut reader: Box<dyn Read + 'a>) -> io::Result<Box<dyn Read + 'a>> {
-    let mut start = Vec::with_capacity(2);
-    reader.by_ref().take(2).read_to_end(&mut start)?;
-    let is_zlib = match start.as_slice() {
+fn inflate(body: &[u8], max_bytes: usize) -> io::Result<DecodedBody> {
+    let mut decoded = DecodedBody { bytes: Vec::new(), is_truncated: false };
+    let is_zlib = match body {
         // RFC 1950: the method is 8 (deflate), and both bytes together are a multiple of 31.
-        [method, flags] => method & 0x0f == 8 && (u16::from(*method) << 8 | u16::from(*flags)).is_multiple_of(31),
+        [method, flags, ..] => method & 0x0f == 8 && (u16::from(*method) << 8 | u16::from(*flags)).is_multiple_of(31),
         _ => return Err(io::ErrorKind::UnexpectedEof.into()),
     };
-    let whole = Cursor::new(start).chain(reader);
-    Ok(if is_zlib { Box::new(ZlibDecoder::new(whole)) } else { Box::new(DeflateDecoder::new(whole)) })
+    if is_zlib {
+        decoded.read_from(&mut ZlibDecoder::new(body), max_bytes)?;
+        return Ok(decoded);
+    }
+    let mut decoder = DeflateDecoder::new(body);
+    decoded.read_from(&mut decoder, max_bytes)?;
+    // The bare stream has neither header nor checksum, so the beginning of a JSON text may pass for a short one.
+    if !decoded.is_truncated && !decoder.into_inner().is_empty() {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    Ok(decoded)
+}
+
+impl DecodedBody {
+    /// Appends the output of a decoder, up to the limit for the whole.
+    fn read_from(&mut self, decoder: &mut impl Read, max_bytes: usize) -> io::Result<()> {
+        // One byte more than the limit tells a body that fits from one that does not.
+        let remaining = max_bytes + 1 - self.bytes.len();
+        decoder.take(remaining as u64).read_to_end(&mut self.bytes)?;
+        self.is_truncated = self.bytes.len() > max_bytes;
+        self.bytes.truncate(max_bytes);
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -174,6 +210,18 @@ mod tests {
             encoded[first_block] = 0x07;
             assert_ne!(failure(&encoded, compression), io::ErrorKind::UnexpectedEof, "{compression:?}");
         }
+        // Data after gzip is ignored; a bare stream of `deflate` must be the whole body, or any text might pass for one.
+        for rest in [b"\0\0\0\0".as_slice(), b"\r\n", b"junk after the end of the stream", &[0x1f]] {
+            ok(&[&gzip(&text), rest].concat(), &[Gzip]);
+            ok(&[&zlib(&text), rest].concat(), &[Deflate]);
+            assert_eq!(failure(&[&raw_deflate(b"x"), rest].concat(), Deflate), io::ErrorKind::InvalidData);
+        }
+        assert_ne!(
+            failure(&[gzip(&text), vec![0x1f, 0x8b, 0, 0, 0, 0, 0, 0, 0, 0]].concat(), Gzip),
+            io::ErrorKind::UnexpectedEof
+        );
+        let json = br#"{"id":1,"name":"a pet with a name","tags":["one","two"]}"#;
+        assert_ne!(failure(json, Deflate), io::ErrorKind::UnexpectedEof);
         assert_eq!(failure(&[0x1f], Gzip), io::ErrorKind::UnexpectedEof);
         assert_ne!(failure(b"{}", Gzip), io::ErrorKind::UnexpectedEof);
         assert_ne!(failure(b"plain text, not compressed", Gzip), io::ErrorKind::UnexpectedEof);
