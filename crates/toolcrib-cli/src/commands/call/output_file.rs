@@ -91,7 +91,8 @@ pub(super) fn write_result(destination: &ContentDestination, output: &CallOutput
         // The line about the next page is not part of what the API sent.
         let sent = if pagination_line(output).is_some() { &blocks[..blocks.len() - 1] } else { blocks };
         // Neither is the status of a response without content.
-        let is_empty = result["_meta"][HTTP_KEY]["empty"] == true;
+        let meta: Value = output.meta().and_then(|meta| serde_json::from_str(meta).ok()).unwrap_or_default();
+        let is_empty = meta[HTTP_KEY]["empty"] == true;
         let text = if is_empty { String::new() } else { result_text(output, sent) };
         destination.write(text.as_bytes())?;
         let description = format!("wrote {} bytes to {destination}", text.len());
