@@ -37,6 +37,7 @@ mod parser;
 
 pub use convert::{ConversionOptions, ConvertedDocument, convert};
 pub use document_set::DocumentSet;
-pub use operation::content_kind;
+pub use operation::body_encoding;
 pub use parser::{parse, parse_with_examples};
+pub use request::media_type::essence;
 pub use tool_names::sanitize_name;

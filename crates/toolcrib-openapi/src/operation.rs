@@ -18,8 +18,8 @@ use super::convert::{DocumentContext, OperationRef};
 use super::description;
 use super::parameters::{self, DeclaredParameter, ParameterSchema};
 use super::schema::{AssembledSchema, Direction, SchemaTranslator, TranslatedSchema};
-use body::ConvertedBody;
-pub use body::content_kind;
+pub use body::body_encoding;
+use body::{ConvertedBody, MediaSchema};
 
 /// A converted operation.
 #[derive(Debug)]

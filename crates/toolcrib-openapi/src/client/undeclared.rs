@@ -12,7 +12,7 @@ use toolcrib_connector::UndeclaredParameters;
 use toolcrib_connector::secret::SourceReferences;
 use toolcrib_core::execution::{Operation, OperationParameter, ParameterLocation, ParameterStyle, Serialization};
 
-use crate::operation::content_kind;
+use crate::operation::body_encoding;
 use crate::request::to_plain_text;
 
 /// Parts of the names of headers and query values that are credentials.
@@ -29,14 +29,14 @@ pub(super) fn add_undeclared<'a>(
 ) -> (Cow<'a, Operation>, Map<String, Value>) {
     let mut operation = operation.clone();
     if let (Some(content_type), Some(body)) = (&undeclared.content_type, &mut operation.body) {
-        body.content = content_kind(content_type);
+        body.content = body_encoding(content_type);
         body.media_type.clone_from(content_type);
         operation.body_choice = None;
     }
     let query = undeclared.query.iter().map(|pair| (ParameterLocation::Query, ParameterStyle::Form, pair));
     let headers = undeclared.headers.iter().map(|pair| (ParameterLocation::Header, ParameterStyle::Simple, pair));
     for (location, style, (name, value)) in query.chain(headers) {
-        for credential in credentials(name, value) {
+        for credential in credentials(name, location, value) {
             references.add_credential(&credential);
         }
         // No argument of a tool contains a space before a parenthesis.
@@ -55,9 +55,9 @@ pub(super) fn add_undeclared<'a>(
 
 /// The secret parts of a value, if its name says that it has some: without the scheme of `Bearer TOKEN`, and without the
 /// names of cookies.
-fn credentials(name: &str, value: &Value) -> Vec<String> {
+fn credentials(name: &str, location: ParameterLocation, value: &Value) -> Vec<String> {
     let name = name.to_ascii_lowercase();
-    let is_cookie = name == "cookie";
+    let is_cookie = location == ParameterLocation::Header && name == "cookie";
     let is_credential = is_cookie || CREDENTIAL_NAMES.iter().any(|part| name.contains(part));
     if !is_credential || !matches!(value, Value::String(_) | Value::Number(_)) {
         return Vec::new();
@@ -93,7 +93,9 @@ mod tests {
             ("Cookie", json!("sid=s3cret==; lang=en;id=0123456789"), &["s3cret==", "0123456789"]),
         ];
         for (name, value, expected) in cases {
-            assert_eq!(credentials(name, &value), expected, "{name} {value}");
+            assert_eq!(credentials(name, ParameterLocation::Header, &value), expected, "{name} {value}");
         }
+        let cookies = credentials("cookie", ParameterLocation::Query, &json!("sid=0123456789"));
+        assert!(cookies.is_empty(), "a query has no cookies: {cookies:?}");
     }
 }

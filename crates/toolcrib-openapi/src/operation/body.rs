@@ -194,7 +194,7 @@ fn build_body<'a>(
     let keyword = |key: &str| resolved.and_then(|schema| schema.get(key)).and_then(Value::as_str);
     // For a range of media types, the format of the schema decides.
     let is_binary = media_type.contains('*') && keyword("format") == Some("binary");
-    let content = if is_binary { BodyEncoding::Binary } else { content_kind(media_type) };
+    let content = if is_binary { BodyEncoding::Binary } else { body_encoding(media_type) };
     let media_type = concrete_media_type(media_type, content);
     // Without a schema anything is accepted.
     let mut translate = |node: Option<NodeRef<'a>>| match node {
@@ -308,8 +308,7 @@ fn body_without_fields(media_type: &str, content: BodyEncoding, required: bool) 
 /// Returns the preference of a media type, the lowest first. JSON is what agents write best; bytes have to be encoded
 /// as base64.
 fn media_type_rank(media_type: &str) -> usize {
-    match (content_kind(media_type), essence(media_type).as_str()) {
-        // 1 is a form with files.
+    match (body_encoding(media_type), essence(media_type).as_str()) {
         (BodyEncoding::Json, "application/json") => 0,
         (BodyEncoding::Json, _) => 2,
         (BodyEncoding::Urlencoded, _) => 3,
@@ -322,7 +321,7 @@ fn media_type_rank(media_type: &str) -> usize {
 }
 
 /// Returns how the content of a media type is encoded.
-pub fn content_kind(media_type: &str) -> BodyEncoding {
+pub fn body_encoding(media_type: &str) -> BodyEncoding {
     // By the full type first, then by its structure.
     let essence = essence(media_type);
     match essence.as_str() {

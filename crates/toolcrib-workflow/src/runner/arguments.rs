@@ -11,8 +11,7 @@ use toolcrib_core::execution::{BodyEncoding, Operation, OperationParameter, Para
 use toolcrib_core::json::{long_integer, plain_text};
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::{Code, Error, Result};
-use toolcrib_openapi::content_kind;
-use toolcrib_openapi::request::media_type::essence;
+use toolcrib_openapi::{body_encoding, essence};
 use toolcrib_schema::{array_at, follow_references, non_null_alternatives, parse_typed, property_types, type_name};
 
 use super::target::TargetTool;
@@ -72,7 +71,7 @@ pub(super) fn build_arguments(target: &TargetTool, provided: &OperationArguments
             let message = format!("the step has a request body, but `{}` accepts none", target.name);
             Error::new(Code::ToolInvalidInput, message)
         })?;
-        let content = body.content_type.as_deref().map_or(body_parameter.content, content_kind);
+        let content = body.content_type.as_deref().map_or(body_parameter.content, body_encoding);
         let is_form = matches!(content, BodyEncoding::Urlencoded | BodyEncoding::Multipart);
         let argument = &body_parameter.argument;
         let value = if is_form { coerce_fields(&body.value, &schema, argument) } else { body.value.clone() };

@@ -270,6 +270,23 @@ fn a_header_stays_one_header() {
 }
 
 #[test]
+fn a_whole_query_may_be_a_long_integer() {
+    const DIGITS: &str = "123456789012345678901234567890";
+    let long = toolcrib_core::json::parse_integer(DIGITS).unwrap();
+    for (media_type, expected) in [
+        ("text/plain", format!("/t?{DIGITS}")),
+        ("application/json", format!("/t?{DIGITS}")),
+        (
+            "application/x-www-form-urlencoded",
+            "refused: argument `v` is sent as a form and must be an object".to_owned(),
+        ),
+    ] {
+        let operation = operation("/t", vec![parameter("v", ParameterLocation::Querystring, with_content(media_type))]);
+        assert_eq!(url(&operation, json!({ "v": long })), expected, "{media_type}");
+    }
+}
+
+#[test]
 fn a_cookie_stays_one_cookie() {
     let cookie =
         |serialization: Serialization| operation("/t", vec![parameter("v", ParameterLocation::Cookie, serialization)]);
