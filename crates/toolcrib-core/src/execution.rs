@@ -208,12 +208,13 @@ pub struct BodyChoice {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BodyAlternative {
     pub body: BodySpec,
-    /// Form fields for files that the default media type does not have. A value for one of them chooses this form.
+    /// Form fields for files that the default media type does not have, or has as files too. A value for one of them
+    /// chooses this form.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub file_fields: Vec<String>,
-    /// A text as the body chooses this media type, because the default does not accept one.
-    #[serde(default, skip_serializing_if = "is_false")]
-    pub for_text: bool,
+    /// JSON types of a body that choose this media type (`array`, `string`), because the default does not accept them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub value_types: Vec<String>,
 }
 
 /// Encoding of a request body.

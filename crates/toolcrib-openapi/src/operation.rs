@@ -75,12 +75,13 @@ pub(super) fn convert_operation<'a>(
         parameters.push(OperationParameter { argument, name, location, required, serialization });
     }
     let (body, body_choice) = match body {
-        Some(ConvertedBody { body, schema, alternatives }) => {
+        Some(ConvertedBody { body, schema, media_schemas, alternatives }) => {
             input.add(&body.argument, schema, body.required);
             let choice = BodyChoice { argument: CONTENT_TYPE_ARGUMENT.to_owned(), alternatives };
             let choice = Some(choice).filter(|choice| !choice.alternatives.is_empty());
             if let Some(choice) = &choice {
                 input.add(&choice.argument, content_type_schema(&body, choice), false);
+                input.add_body_conditions(&body.argument, &choice.argument, media_schemas);
             }
             (Some(body), choice)
         }
@@ -173,6 +174,8 @@ struct ArgumentsSchema {
     references: Vec<std::rc::Rc<str>>,
     /// Whether other members are rejected.
     is_closed: bool,
+    /// `if`, `then` and `else`: restrictions of a member by the value of another.
+    conditions: Map<String, Value>,
 }
 
 impl ArgumentsSchema {
@@ -185,6 +188,24 @@ impl ArgumentsSchema {
         }
     }
 
+    /// Requires that a body matches the schema of the media type that is chosen for it. As a chain of `else`, because model
+    /// providers reject `allOf` at the top level.
+    fn add_body_conditions(&mut self, body: &str, content_type: &str, media_schemas: Vec<MediaSchema>) {
+        // A schema that accepts anything restricts nothing.
+        let media_schemas = media_schemas.into_iter().filter(|media| media.schema.value != json!({}));
+        for MediaSchema { media_types, schema } in media_schemas.rev() {
+            self.references.extend(schema.references);
+            let is_chosen =
+                json!({ "properties": { content_type: { "enum": media_types } }, "required": [content_type] });
+            let mut condition = Map::from_iter([("if".to_owned(), is_chosen)]);
+            condition.insert("then".to_owned(), json!({ "properties": { body: schema.value } }));
+            let others = std::mem::replace(&mut self.conditions, condition);
+            if !others.is_empty() {
+                self.conditions.insert("else".to_owned(), others.into());
+            }
+        }
+    }
+
     /// Returns the object schema of all members.
     fn into_schema(self) -> TranslatedSchema {
         let mut schema = json!({ "type": "object", "properties": self.properties });
@@ -193,6 +214,9 @@ impl ArgumentsSchema {
         }
         if self.is_closed {
             schema["additionalProperties"] = false.into();
+        }
+        if let Value::Object(fields) = &mut schema {
+            fields.extend(self.conditions);
         }
         TranslatedSchema::with_references(schema, self.references)
     }

@@ -26,7 +26,7 @@ use std::rc::Rc;
 
 use serde_json::Value;
 use toolcrib_core::fingerprint::Fingerprint;
-use toolcrib_schema::can_compile_pattern;
+use toolcrib_schema::{can_compile_pattern, referenced_definition};
 
 use super::document_set::{DocumentSet, NodeRef};
 use super::object_schema::ObjectSchema;
@@ -202,6 +202,21 @@ impl<'a> SchemaTranslator<'a> {
     ) -> TranslatedSchema {
         self.charge_reading(node.value);
         translate::translate_schema(self, node, direction, faults)
+    }
+
+    /// Makes a schema a definition of its own, so that it can be used several times, and returns a reference to it. A
+    /// short one is inlined again when the schema of the operation is assembled.
+    pub(super) fn define(&mut self, prefix: &str, direction: Direction, schema: &TranslatedSchema) -> TranslatedSchema {
+        let is_reference = schema.value.as_object().is_some_and(|fields| referenced_definition(fields).is_some());
+        if is_reference || schema.value == serde_json::json!({}) {
+            return schema.clone();
+        }
+        let name: Rc<str> = format!("{prefix}_{}", Fingerprint::digest(schema.value.to_string()).short_hex(12)).into();
+        let schema = Rc::new(schema.clone());
+        for form in [DefinitionForm::Value, DefinitionForm::Base] {
+            self.definitions.insert((direction, form, name.clone()), schema.clone());
+        }
+        TranslatedSchema::with_references(serde_json::json!({ "$ref": format!("#/$defs/{name}") }), vec![name])
     }
 
     /// Returns a translated definition. Translates it on first use. With the base form, variants that only subtypes

@@ -218,8 +218,8 @@ fn the_preferred_media_type_is_selected() {
         ),
         (
             json!({ "application/x-www-form-urlencoded": any(), "multipart/form-data": { "schema": { "properties": { "f": { "format": "binary" } } } } }),
-            "multipart/form-data",
-            "multipart",
+            "application/x-www-form-urlencoded",
+            "urlencoded",
         ),
         (json!({ "application/x-ndjson": any() }), "application/x-ndjson", "jsonlines"),
     ] {
@@ -251,6 +251,12 @@ fn several_media_types_are_a_choice() {
     assert_eq!(properties["body"]["anyOf"][0], pet);
     let choice = &tool[EXECUTION_SPEC_KEY]["execution"]["body_choice"];
     assert_eq!(choice["alternatives"][0]["file_fields"], json!(["photo"]));
+    assert_eq!(choice["alternatives"][1]["value_types"], json!(["string"]));
+    // Each media type has its own schema, if they differ.
+    let chosen = |schema: &Value| schema["if"]["properties"]["body__content_type"]["enum"].clone();
+    let schema = &tool["inputSchema"];
+    assert_eq!((chosen(schema), &schema["then"]["properties"]["body"]), (json!(["application/json"]), &pet));
+    assert_eq!(chosen(&schema["else"]["else"]), json!(["application/xml"]));
 }
 
 #[test]

@@ -27,6 +27,8 @@ pub(super) struct ConvertedBody {
     pub(super) body: BodySpec,
     /// Schema of the argument, for all media types.
     pub(super) schema: TranslatedSchema,
+    /// Schemas of the media types, if they differ.
+    pub(super) media_schemas: Vec<MediaSchema>,
     /// Other media types.
     pub(super) alternatives: Vec<BodyAlternative>,
 }
@@ -34,8 +36,14 @@ pub(super) struct ConvertedBody {
 impl ConvertedBody {
     /// Body with one media type.
     fn single((body, schema): (BodySpec, TranslatedSchema)) -> ConvertedBody {
-        ConvertedBody { body, schema, alternatives: Vec::new() }
+        ConvertedBody { body, schema, media_schemas: Vec::new(), alternatives: Vec::new() }
     }
+}
+
+/// Schema of the body in some of its media types.
+pub(super) struct MediaSchema {
+    pub(super) media_types: Vec<String>,
+    pub(super) schema: TranslatedSchema,
 }
 
 /// Returns the body and the schema of its argument, if the operation has a body.
@@ -85,12 +93,7 @@ fn convert_openapi_body<'a>(
         })
         .collect();
     media.iter().for_each(|(_, media)| translator.charge_reading(media.value));
-    // A form with files ranks right after `application/json`, before other JSON types.
-    media.sort_by_cached_key(|(media_type, media)| {
-        // A text search for the format `binary` is enough here.
-        let files = is_multipart(media_type) && media.value.to_string().contains("\"binary\"");
-        if files { 1 } else { media_type_rank(media_type) }
-    });
+    media.sort_by_key(|(media_type, _)| media_type_rank(media_type));
     let description = body.value.get("description").and_then(Value::as_str);
     let media = media.into_iter().map(|(media_type, media)| {
         // OpenAPI 3.2 describes the items of a stream by `itemSchema`.
@@ -124,10 +127,11 @@ fn convert_media<'a>(
     faults: &mut Vec<String>,
 ) -> Option<ConvertedBody> {
     let (default, others) = media.split_first()?;
-    let (body, mut schema) = build_body(context, translator, *default, required, faults);
+    let (body, schema) = build_body(context, translator, *default, required, faults);
+    // JSON types that one of the media types so far accepts.
+    let mut accepted_types = value_types(context, body.content, default.schema);
     let mut alternatives: Vec<BodyAlternative> = Vec::new();
-    // The schemas that the argument may have. An empty one accepts anything.
-    let mut schemas = vec![schema];
+    let mut media_schemas = vec![MediaSchema { media_types: vec![body.media_type.clone()], schema }];
     for other in others.iter().take(MAX_ALTERNATIVES) {
         // Only faults of the default are reported: what agents send unless they choose otherwise.
         let (alternative, schema) = build_body(context, translator, *other, required, &mut Vec::new());
@@ -139,35 +143,60 @@ fn convert_media<'a>(
         let mut file_fields: Vec<String> = files.collect();
         if let (false, Some(default)) = (file_fields.is_empty(), default.schema) {
             let properties = translator.object_schema(default).properties;
-            file_fields.retain(|name| !properties.contains_key(name));
+            file_fields.retain(|name| properties.get(name).is_none_or(|node| form_fields::is_file(context, *node)));
         }
-        if !schemas.iter().any(|known| known.value == schema.value) {
-            schemas.push(schema);
+        match media_schemas.iter_mut().find(|known| known.schema.value == schema.value) {
+            Some(known) => known.media_types.push(alternative.media_type.clone()),
+            None => media_schemas.push(MediaSchema { media_types: vec![alternative.media_type.clone()], schema }),
         }
-        let is_text = matches!(alternative.content, BodyEncoding::Text | BodyEncoding::Binary);
-        let is_first = !alternatives.iter().any(|known| known.for_text);
-        let for_text = is_text && is_first && rejects_text(context, default.schema);
-        alternatives.push(BodyAlternative { body: alternative, file_fields, for_text });
+        let mut value_types = value_types(context, alternative.content, other.schema);
+        value_types.retain(|name| !accepted_types.contains(name));
+        accepted_types.extend(&value_types);
+        let value_types = value_types.into_iter().map(str::to_owned).collect();
+        alternatives.push(BodyAlternative { body: alternative, file_fields, value_types });
     }
-    let accepts_anything = schemas.first().is_some_and(|schema| schema.value == json!({}));
-    schema = if schemas.len() == 1 || accepts_anything {
-        schemas.swap_remove(0)
+    let mut schema = if media_schemas.len() == 1 {
+        media_schemas.swap_remove(0).schema
     } else {
-        let references = schemas.iter_mut().flat_map(|schema| std::mem::take(&mut schema.references)).collect();
-        let variants: Vec<Value> = schemas.into_iter().map(|schema| schema.value).collect();
-        TranslatedSchema::with_references(json!({ "anyOf": variants }), references)
+        // Each is in the schema twice: for any media type, and for its own.
+        for media in &mut media_schemas {
+            media.schema = translator.define("body", Direction::Request, &media.schema);
+        }
+        let variants = || media_schemas.iter().map(|media| &media.schema);
+        if media_schemas[0].schema.value == json!({}) {
+            TranslatedSchema::any()
+        } else {
+            let references = variants().flat_map(|schema| schema.references.iter().cloned()).collect();
+            let variants: Vec<&Value> = variants().map(|schema| &schema.value).collect();
+            TranslatedSchema::with_references(json!({ "anyOf": variants }), references)
+        }
     };
     add_description(&mut schema, description);
-    Some(ConvertedBody { body, schema, alternatives })
+    Some(ConvertedBody { body, schema, media_schemas, alternatives })
 }
 
-/// Whether a schema certainly does not accept a text.
-fn rejects_text(context: &DocumentContext<'_>, schema: Option<NodeRef<'_>>) -> bool {
-    let Some(schema) = schema.and_then(|node| context.documents.resolve(node).ok()) else { return false };
-    match schema.value.get("type") {
-        Some(Value::String(name)) => name != "string",
-        Some(Value::Array(names)) => !names.iter().any(|name| name == "string"),
-        _ => schema.value.get("properties").is_some(),
+/// Names of the JSON types.
+const JSON_TYPES: [&str; 5] = ["object", "array", "string", "number", "boolean"];
+
+/// Returns the JSON types that a body may have: those that its schema names, or all that its encoding can express.
+fn value_types(context: &DocumentContext<'_>, content: BodyEncoding, schema: Option<NodeRef<'_>>) -> Vec<&'static str> {
+    let only = |names: &[&'static str]| names.to_vec();
+    match content {
+        BodyEncoding::JsonLines => only(&["array"]),
+        BodyEncoding::Urlencoded | BodyEncoding::Multipart => only(&["object"]),
+        BodyEncoding::Text | BodyEncoding::Binary => only(&["string"]),
+        BodyEncoding::Json => {
+            let schema = schema.and_then(|node| context.documents.resolve(node).ok()).map(|node| node.value);
+            let has = |key: &str| schema.is_some_and(|schema| schema.get(key).is_some());
+            let names: Vec<&str> = match schema.and_then(|schema| schema.get("type")) {
+                Some(Value::String(name)) => vec![name],
+                Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).collect(),
+                _ if has("properties") => vec!["object"],
+                _ => JSON_TYPES.to_vec(),
+            };
+            let is_named = |name: &&str| names.contains(name) || (*name == "number" && names.contains(&"integer"));
+            JSON_TYPES.into_iter().filter(is_named).collect()
+        }
     }
 }
 
@@ -293,9 +322,10 @@ fn convert_swagger_body<'a>(
     let other = other.filter(|(media_type, _)| forms.iter().any(|form| essence(form) == *media_type));
     let alternatives = other.map(|(media_type, content)| {
         let body = BodySpec { media_type: media_type.to_owned(), content, ..body.clone() };
-        BodyAlternative { body, file_fields: Vec::new(), for_text: false }
+        BodyAlternative { body, file_fields: Vec::new(), value_types: Vec::new() }
     });
-    Some(ConvertedBody { body, schema: form.schema, alternatives: alternatives.into_iter().collect() })
+    let alternatives = alternatives.into_iter().collect();
+    Some(ConvertedBody { body, schema: form.schema, media_schemas: Vec::new(), alternatives })
 }
 
 /// Returns a body without form fields.
@@ -310,13 +340,13 @@ fn body_without_fields(media_type: &str, content: BodyEncoding, required: bool) 
 fn media_type_rank(media_type: &str) -> usize {
     match (body_encoding(media_type), essence(media_type).as_str()) {
         (BodyEncoding::Json, "application/json") => 0,
-        (BodyEncoding::Json, _) => 2,
-        (BodyEncoding::Urlencoded, _) => 3,
-        (BodyEncoding::Multipart, _) => 4,
-        (BodyEncoding::JsonLines, _) => 5,
-        (BodyEncoding::Text, "text/plain") => 6,
-        (BodyEncoding::Text, _) => 7,
-        (BodyEncoding::Binary, _) => 8,
+        (BodyEncoding::Json, _) => 1,
+        (BodyEncoding::Urlencoded, _) => 2,
+        (BodyEncoding::Multipart, _) => 3,
+        (BodyEncoding::JsonLines, _) => 4,
+        (BodyEncoding::Text, "text/plain") => 5,
+        (BodyEncoding::Text, _) => 6,
+        (BodyEncoding::Binary, _) => 7,
     }
 }
 

@@ -6,7 +6,7 @@ use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use serde_json::{Map, Value};
 use toolcrib_core::error::Result;
-use toolcrib_core::execution::{BodyAlternative, BodyEncoding, BodySpec, Operation};
+use toolcrib_core::execution::{BodyAlternative, BodyChoice, BodyEncoding, BodySpec, Operation};
 use toolcrib_core::json::long_integer;
 
 use super::{PreparedBody, invalid_argument, media_type, multipart, to_json, to_plain_text, urlencoded};
@@ -51,8 +51,8 @@ pub(super) fn build_body(
     }))
 }
 
-/// Returns the body of the chosen media type: that of the argument, a form with files if a file is given, a text type if a
-/// text is given that the default does not accept, or the default.
+/// Returns the body of the chosen media type: that of the argument, a form with files if a file is given, the first that
+/// accepts a value of this type, or the default.
 fn select_body<'a>(
     operation: &'a Operation,
     default: &'a BodySpec,
@@ -71,15 +71,9 @@ fn select_body<'a>(
         }
         Some(_) => return Err(invalid_argument(&choice.argument, "is not a media type")),
     }
-    let members = match arguments.get(&default.argument) {
-        Some(Value::Object(members)) => members,
-        Some(value @ Value::String(_)) if long_integer(value).is_none() => {
-            let text = choice.alternatives.iter().find(|alternative| alternative.for_text);
-            return Ok(text.map_or(default, |alternative| &alternative.body));
-        }
-        Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) | None => {
-            return Ok(default);
-        }
+    let Some(value) = arguments.get(&default.argument) else { return Ok(default) };
+    let Value::Object(members) = value else {
+        return Ok(body_for_type(choice, value).unwrap_or(default));
     };
     // `{name, base64}` is a file in a form only; a text is one if the default type does not have the field.
     let has_file = |alternative: &&BodyAlternative| {
@@ -92,7 +86,22 @@ fn select_body<'a>(
         })
     };
     let form = choice.alternatives.iter().find(has_file).filter(|_| default.content != BodyEncoding::Multipart);
-    Ok(form.map_or(default, |alternative| &alternative.body))
+    Ok(form.map(|alternative| &alternative.body).or_else(|| body_for_type(choice, value)).unwrap_or(default))
+}
+
+/// Returns the media type for values of this JSON type, if it is not the default.
+fn body_for_type<'a>(choice: &'a BodyChoice, value: &Value) -> Option<&'a BodySpec> {
+    let value_type = match value {
+        Value::Null => return None,
+        Value::Bool(_) => "boolean",
+        Value::Number(_) => "number",
+        Value::String(_) if long_integer(value).is_some() => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    };
+    let accepts = |alternative: &&BodyAlternative| alternative.value_types.iter().any(|name| name == value_type);
+    choice.alternatives.iter().find(accepts).map(|alternative| &alternative.body)
 }
 
 /// Returns the media type of the document with its parameters, or a default if that is a range or invalid.

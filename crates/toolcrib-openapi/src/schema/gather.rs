@@ -70,8 +70,7 @@ impl SchemaTranslator<'_> {
             return json!({ "type": "object" });
         }
         let (value, written) = prune::prune(&root.value, limit, &mut |name| {
-            let name = self.targets.get_key_value(name)?.0.clone();
-            if self.charge_schema() { self.definition(&name, direction, DefinitionForm::Value) } else { None }
+            if self.charge_schema() { self.definition(&name.into(), direction, DefinitionForm::Value) } else { None }
         });
         self.spend((written / BYTES_PER_WORK) as u64);
         value

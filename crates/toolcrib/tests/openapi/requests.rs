@@ -233,3 +233,46 @@ async fn the_media_type_of_a_body_is_chosen_by_argument_or_by_a_file() {
     let input = json!({ "body": rex, "body__content_type": "text/csv" });
     assert_eq!(registry.call("shop__makePet", input).await.unwrap_err().code, Code::ToolInvalidInput);
 }
+
+#[tokio::test]
+async fn a_body_must_match_the_media_type_that_is_chosen() {
+    let server = LoopbackServer::start(|_| HttpReply::json(200, "{}"));
+    let object = |name: &str, schema: Value| json!({ "schema": { "type": "object", "required": [name], "properties": { name: schema } } });
+    let text = || json!({ "type": "string" });
+    let file = || json!({ "type": "string", "format": "binary" });
+    let operation = |content: Value| json!({ "requestBody": { "required": true, "content": content } });
+    let mut document = pets_document(&server);
+    let upload = operation(json!({
+        "application/json": object("url", text()), "multipart/form-data": object("file", file()),
+    }));
+    let patch = operation(json!({
+        "application/merge-patch+json": { "schema": { "type": "object" } },
+        "application/json-patch+json": { "schema": { "type": "array", "items": { "type": "object" } } },
+    }));
+    let forms = operation(json!({
+        "application/x-www-form-urlencoded": { "schema": { "$ref": "#/components/schemas/Form" } },
+        "multipart/form-data": { "schema": { "$ref": "#/components/schemas/Form" } },
+    }));
+    let form = json!({ "type": "object", "properties": { "name": text(), "file": file() } });
+    document["components"]["schemas"]["Form"] = form;
+    document["paths"] = json!({
+        "/upload": { "post": upload }, "/patch": { "patch": patch }, "/form": { "post": forms },
+    });
+    let registry = OpenApiTestRegistry::open_shop(&document, json!({})).await;
+    let wrong = json!({ "body": { "file": "aGk=" }, "body__content_type": "application/json" });
+    let message = registry.call("shop__post_upload", wrong).await.unwrap_err().message;
+    assert!(message.contains("/body/url is required"), "{message}");
+    for (tool, body, expected) in [
+        ("shop__post_upload", json!({ "url": "u" }), "application/json"),
+        ("shop__post_upload", json!({ "file": "aGk=" }), "multipart/form-data"),
+        ("shop__patch_patch", json!({ "a": 1 }), "application/merge-patch+json"),
+        ("shop__patch_patch", json!([{ "op": "remove" }]), "application/json-patch+json"),
+        ("shop__post_form", json!({ "name": "a" }), "application/x-www-form-urlencoded"),
+        ("shop__post_form", json!({ "name": "a", "file": "aGk=" }), "multipart/form-data"),
+    ] {
+        registry.call(tool, json!({ "body": body })).await.unwrap();
+        let requests = server.requests();
+        let sent = requests.last().unwrap().header("content-type").unwrap().split(';').next().unwrap();
+        assert_eq!(sent, expected, "{tool} {body}");
+    }
+}

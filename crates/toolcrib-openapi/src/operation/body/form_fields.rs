@@ -77,7 +77,7 @@ fn convert_field(
     let has_style = ["style", "explode", "allowReserved"].iter().any(|key| encoding.get(*key).is_some());
     // Styles apply to forms as they do to query parameters.
     let serialization = has_style.then(|| parameters::read_style(encoding, ParameterLocation::Query));
-    let binary = content == BodyEncoding::Multipart && is_file(context, node, encoding, 0);
+    let binary = content == BodyEncoding::Multipart && is_encoded_file(context, node, encoding, 0);
     // A text with a `contentEncoding` is sent unchanged, with the media type of bytes.
     let resolved = context.documents.resolve(node).map_or(&Value::Null, |node| node.value);
     let is_encoded = content == BodyEncoding::Multipart && !binary && resolved.get("contentEncoding").is_some();
@@ -94,14 +94,20 @@ fn is_list_or_object(context: &DocumentContext<'_>, node: NodeRef<'_>) -> bool {
 /// Maximum nesting of arrays when looking for files. Arrays may refer to themselves.
 const MAX_LIST_DEPTH: usize = 4;
 
-/// Returns whether a field, or an item of it, is a file.
-fn is_file(context: &DocumentContext<'_>, node: NodeRef<'_>, encoding: &Value, depth: usize) -> bool {
+/// Returns whether a field, or an item of it, is a file by its schema alone.
+pub(super) fn is_file(context: &DocumentContext<'_>, node: NodeRef<'_>) -> bool {
+    is_encoded_file(context, node, &Value::Null, 0)
+}
+
+/// Returns whether a field, or an item of it, is a file. `encoding` is its Encoding Object.
+fn is_encoded_file(context: &DocumentContext<'_>, node: NodeRef<'_>, encoding: &Value, depth: usize) -> bool {
     // A reference is followed at every level, since the items of a list may be one.
     let Ok(node) = context.documents.resolve(node) else { return false };
     let text = |key: &str| node.value.get(key).and_then(Value::as_str);
     // A list of files is a file field that is repeated.
     if let (Some("array"), Some(items)) = (text("type"), node.value.get("items")) {
-        return depth < MAX_LIST_DEPTH && is_file(context, NodeRef { value: items, ..node }, encoding, depth + 1);
+        return depth < MAX_LIST_DEPTH
+            && is_encoded_file(context, NodeRef { value: items, ..node }, encoding, depth + 1);
     }
     // OpenAPI 3.1 describes encoded bytes as text with `contentEncoding`, which agents pass as text.
     let is_encoded = text("contentEncoding").is_some();

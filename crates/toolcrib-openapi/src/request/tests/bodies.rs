@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use toolcrib_core::execution::{BodyEncoding, BodyField, BodySpec};
+use toolcrib_core::json::parse_integer;
 
 use super::*;
 
@@ -266,6 +267,42 @@ fn other_multipart_kinds_have_parts_in_order() {
         body_text(&body(BodyEncoding::Multipart, "multipart/mixed"), json!({"a": "b"})),
         format!("multipart/mixed; boundary=BOUNDARY\n{}--BOUNDARY--\r\n", form_part("a", "b"))
     );
+}
+
+#[test]
+fn a_long_integer_is_neither_a_text_nor_a_file() {
+    use toolcrib_core::execution::{BodyAlternative, BodyChoice};
+    let long = parse_integer("123456789012345678901234567890").unwrap();
+    let form = body(BodyEncoding::Urlencoded, "application/x-www-form-urlencoded");
+    assert_eq!(body_text(&form, long.clone()), "refused: argument `body` is sent as a form and must be an object");
+
+    let files = with_fields(body(BodyEncoding::Multipart, "multipart/form-data"), &[("file", binary_field())]);
+    let alternative = |body: BodySpec, value_type: &str| BodyAlternative {
+        body,
+        file_fields: vec!["file".into()],
+        value_types: vec![value_type.into()],
+    };
+    let choice = BodyChoice {
+        argument: "body__content_type".into(),
+        alternatives: vec![
+            alternative(body(BodyEncoding::Text, "text/plain"), "string"),
+            alternative(files, "boolean"),
+            alternative(body(BodyEncoding::Json, "application/number+json"), "number"),
+        ],
+    };
+    let default = Some(body(BodyEncoding::Json, "application/json"));
+    let operation =
+        Operation { method: "POST".into(), body: default, body_choice: Some(choice), ..operation("/t", vec![]) };
+    for (value, expected) in [
+        (json!("words"), "text/plain"),
+        (long.clone(), "application/number+json"),
+        (json!({ "file": long }), "application/json"),
+        (json!({ "file": "aGk=" }), "multipart/form-data; boundary=BOUNDARY"),
+        (json!([1]), "application/json"),
+    ] {
+        let sent = prepare_json(&operation, json!({ "body": value })).unwrap().body.unwrap().content_type;
+        assert_eq!(sent, expected, "{value}");
+    }
 }
 
 #[test]
