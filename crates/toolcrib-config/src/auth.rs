@@ -5,6 +5,7 @@
 //! auth: { basic: { user: ada, password: "${env:PASSWORD}" } }
 //! auth: { api_key: { name: X-Api-Key, in: header, value: "${env:KEY}" } }
 //! auth: { api_key: "${env:KEY}" }                                        name and place of the document
+//! auth: { api_key: { name: X-Api-Key, value: "${env:KEY}" } }            place of the document, else a header
 //! auth: { oauth2: { client_id: a, client_secret: "${env:SECRET}" } }     token_url of the document
 //! auth: { oauth2: { token_url: https://h/token, client_id: a, client_secret: "${env:SECRET}", scopes: [read] } }
 //! auth: { schemes: { petstore_key: { bearer: "${env:TOKEN}" } } }
@@ -63,10 +64,10 @@ pub(super) fn reject_duplicate_header(
 fn header_names(auth: &Auth) -> Vec<&str> {
     match auth {
         Auth::Bearer(_) | Auth::Basic { .. } | Auth::Oauth2 { .. } => vec!["Authorization"],
-        Auth::ApiKey { name, location: KeyLocation::Header, .. } if !name.is_empty() => vec![name],
         // The document has the name.
-        Auth::ApiKey { location: KeyLocation::Header, .. } => Vec::new(),
-        Auth::ApiKey { location: KeyLocation::Query | KeyLocation::Cookie, .. } => Vec::new(),
+        Auth::ApiKey { name, .. } if name.is_empty() => Vec::new(),
+        Auth::ApiKey { name, location: Some(KeyLocation::Header) | None, .. } => vec![name],
+        Auth::ApiKey { location: Some(KeyLocation::Query | KeyLocation::Cookie), .. } => Vec::new(),
         Auth::Schemes(schemes) => schemes.values().flat_map(header_names).collect(),
     }
 }
@@ -183,39 +184,38 @@ fn read_basic(reader: &mut ConfigReader<'_>, node: &ConfigNode, path: &str) -> O
     Some(Auth::Basic { user: user?, password: password? })
 }
 
-/// Reads an API key, sent in a header unless `in` says otherwise. A text alone, or a key without a name, is sent as the
-/// document of the source says. Name and value are checked for the place where they are sent.
+/// Reads an API key. Beside `openapi`, name and place may be left to the document; elsewhere the place is a header unless
+/// `in` says otherwise. Name and value are checked for the place where they are sent, as far as it is known.
 fn read_api_key(reader: &mut ConfigReader<'_>, node: &ConfigNode, path: &str, allowed: AuthMethods) -> Option<Auth> {
     let has_document = allowed != AuthMethods::Static;
-    let unnamed = |value: String| Auth::ApiKey { name: String::new(), location: KeyLocation::Header, value };
     if has_document && !matches!(node.value, NodeValue::Map(_) | NodeValue::Null) {
-        return reader.read_scalar(node, path).map(unnamed);
+        let value = reader.read_scalar(node, path)?;
+        return Some(Auth::ApiKey { name: String::new(), location: None, value });
     }
     let section = reader.as_section(node, path)?;
     reader.report_unknown_keys(&section, &["name", "in", "value"]);
-    if has_document && !section.has("name") && !section.has("in") {
-        return read_required(reader, &section, "value").map(unnamed);
-    }
-    let name = read_required(reader, &section, "name");
+    let is_named = !has_document || section.has("name");
+    let name = if is_named { read_required(reader, &section, "name") } else { Some(String::new()) };
     let value = read_required(reader, &section, "value");
     let location = match section.get("in") {
-        Some(node) => reader.read_choice(
-            node,
-            &join_key(path, "in"),
-            &KeyLocation::ALL.map(|location| (location.as_str(), location)),
-        ),
-        None => Some(KeyLocation::Header),
+        Some(node) => {
+            let places = KeyLocation::ALL.map(|location| (location.as_str(), location));
+            Some(reader.read_choice(node, &join_key(path, "in"), &places)?)
+        }
+        None => Some(KeyLocation::Header).filter(|_| !has_document),
     };
     let name = name?;
-    let location = location?;
     let value = value?;
+    let name_path = join_key(path, "name");
     match location {
-        KeyLocation::Header => check_header_name(reader, section.line, &join_key(path, "name"), &name),
-        KeyLocation::Cookie => check_header_value(reader, section.line, &join_key(path, "name"), &name),
-        // Unlike headers, a query parameter may contain any characters.
-        KeyLocation::Query => return Some(Auth::ApiKey { name, location, value }),
+        Some(KeyLocation::Header) if is_named => check_header_name(reader, section.line, &name_path, &name),
+        Some(KeyLocation::Cookie) => check_header_value(reader, section.line, &name_path, &name),
+        // A query parameter may contain any characters.
+        Some(KeyLocation::Header | KeyLocation::Query) | None => {}
     }
-    check_header_value(reader, section.line, &join_key(path, "value"), &value);
+    if location != Some(KeyLocation::Query) {
+        check_header_value(reader, section.line, &join_key(path, "value"), &value);
+    }
     Some(Auth::ApiKey { name, location, value })
 }
 

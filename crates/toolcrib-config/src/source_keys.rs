@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 use toolcrib_core::policy::{Rule, Rules};
 use toolcrib_core::source::{
-    Auth, KeyLocation, OpenApiSource, PollSettings, ProtocolVersion, RemoteSource, Source, SourceKind, SourceSettings,
+    Auth, OpenApiSource, PollSettings, ProtocolVersion, RemoteSource, Source, SourceKind, SourceSettings,
 };
 use toolcrib_core::time::format_duration;
 
@@ -172,11 +172,12 @@ fn auth_to_value(auth: &Auth, secrets: Secrets) -> Value {
             // The user is masked too: some services take their API key as the user name.
             json!({ "basic": { "user": secret_text(user, secrets), "password": secret_text(password, secrets) } })
         }
-        Auth::ApiKey { name, location: KeyLocation::Header, value } if name.is_empty() => {
-            json!({ "api_key": { "value": secret_text(value, secrets) } })
-        }
         Auth::ApiKey { name, location, value } => {
-            json!({ "api_key": { "name": name, "in": location, "value": secret_text(value, secrets) } })
+            let mut keys = Map::new();
+            insert_if(&mut keys, "name", !name.is_empty(), json!(name));
+            insert_if(&mut keys, "in", location.is_some(), json!(location));
+            keys.insert("value".into(), json!(secret_text(value, secrets)));
+            json!({ "api_key": keys })
         }
         Auth::Oauth2 { token_url, client_id, client_secret, scopes } => {
             let mut keys = Map::new();

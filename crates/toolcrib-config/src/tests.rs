@@ -200,7 +200,7 @@ fn every_authentication_method_is_parsed() {
         ("{ basic: { user: me, password: p } }", Auth::Basic { user: "me".into(), password: "p".into() }),
         (
             "{ api_key: { name: X-Key, in: query, value: v } }",
-            Auth::ApiKey { name: "X-Key".into(), location: KeyLocation::Query, value: "v".into() },
+            Auth::ApiKey { name: "X-Key".into(), location: Some(KeyLocation::Query), value: "v".into() },
         ),
     ] {
         let config = parse_toolcrib(&format!("sources: {{ a: {{ url: http://x, auth: {auth} }} }}")).unwrap();

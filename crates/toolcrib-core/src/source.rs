@@ -84,11 +84,12 @@ pub enum Auth {
         user: String,
         password: String,
     },
-    /// A key under a name of the service's own. With an empty name, name and location are those of the document.
+    /// A key under a name of the service's own. An empty name, and a missing location, are those of the document. A named
+    /// key that the document does not have goes into a header.
     ApiKey {
         name: String,
-        #[serde(rename = "place")]
-        location: KeyLocation,
+        #[serde(rename = "place", default, skip_serializing_if = "Option::is_none")]
+        location: Option<KeyLocation>,
         value: String,
     },
     /// OAuth 2.0 client credentials grant. An empty `token_url` stands for the one of the document.

@@ -167,7 +167,7 @@ fn headers_are_checked_without_repeating_a_value() {
         check(r#"headers: { X-Key: "hunter2\r\nX-Evil: 1" }"#, &format!("sources.files.headers.X-Key: {value}"));
         check(r#"auth: { bearer: "hunter2\n" }"#, &format!("sources.files.auth.bearer: {value}"));
         check(
-            "auth: { api_key: { name: 'a b', value: hunter2 } }",
+            "auth: { api_key: { name: 'a b', in: header, value: hunter2 } }",
             &format!("sources.files.auth.api_key.name: `a b` {name}"),
         );
     }

@@ -45,7 +45,7 @@ sources:
         methods: strings(&["HEAD", "OPTIONS"]),
         headers: string_map(&[("X-Tenant", "{{ tenant }}")]),
         auth: Some(Auth::Schemes(BTreeMap::from([
-            ("key".into(), Auth::ApiKey { name: "k".into(), location: KeyLocation::Cookie, value: "v".into() }),
+            ("key".into(), Auth::ApiKey { name: "k".into(), location: Some(KeyLocation::Cookie), value: "v".into() }),
             ("oauth".into(), oauth2("https://id.example/token", "${env:S}")),
             ("other".into(), oauth2("${env:URL}", "s")),
         ]))),
@@ -69,7 +69,7 @@ sources:
 
 #[test]
 fn credentials_may_leave_name_place_and_token_url_to_the_document() {
-    let key = || Auth::ApiKey { name: String::new(), location: KeyLocation::Header, value: "${env:KEY}".into() };
+    let key = |name: &str, location| Auth::ApiKey { name: name.into(), location, value: "${env:KEY}".into() };
     let oauth2 = Auth::Oauth2 {
         token_url: String::new(),
         client_id: "me".into(),
@@ -77,8 +77,10 @@ fn credentials_may_leave_name_place_and_token_url_to_the_document() {
         scopes: Vec::new(),
     };
     for (text, expected) in [
-        ("api_key: '${env:KEY}'", key()),
-        ("api_key: { value: '${env:KEY}' }", key()),
+        ("api_key: '${env:KEY}'", key("", None)),
+        ("api_key: { value: '${env:KEY}' }", key("", None)),
+        ("api_key: { in: query, value: '${env:KEY}' }", key("", Some(KeyLocation::Query))),
+        ("api_key: { name: 'filter[key]', value: '${env:KEY}' }", key("filter[key]", None)),
         ("oauth2: { client_id: me, client_secret: '${env:S}' }", oauth2),
     ] {
         let kind = parse_kind(&format!("sources: {{ a: {{ openapi: /a.json, auth: {{ {text} }} }} }}"));

@@ -24,9 +24,9 @@ fn any_kind() -> impl Strategy<Value = SourceKind> {
     let plain = prop_oneof![
         HEADER_VALUE.prop_map(Auth::Bearer),
         any::<(String, String)>().prop_map(|(user, password)| Auth::Basic { user, password }),
-        (HEADER_VALUE, HEADER_VALUE).prop_map(|(name, value)| Auth::ApiKey {
+        ("[^\\p{Cc}]{1,12}", HEADER_VALUE).prop_map(|(name, value)| Auth::ApiKey {
             name,
-            location: KeyLocation::Cookie,
+            location: Some(KeyLocation::Cookie),
             value
         }),
     ]

@@ -10,8 +10,8 @@
 //! `schemes: {…}`        the first alternative of which every scheme is configured
 //! ```
 //!
-//! An API key without a name and an OAuth 2 client without a token URL take them from the document: from the first
-//! alternative that they satisfy alone.
+//! An API key without a name or place and an OAuth 2 client without a token URL take them from the document: from the
+//! first alternative that they satisfy alone. A named key that the document does not have goes into a header.
 
 use http::HeaderMap;
 use http::header::{AUTHORIZATION, COOKIE};
@@ -76,6 +76,7 @@ pub(super) fn select_auth(operation: &Operation, credentials: &SourceCredentials
         SourceCredentials::Always(auth)
             if needs_document(auth)
                 && operation.security.iter().any(Vec::is_empty)
+                && default_value(auth).is_none()
                 && document_values(auth, operation).is_empty() =>
         {
             Ok(SelectedAuth::default())
@@ -118,7 +119,7 @@ pub(super) fn select_auth(operation: &Operation, credentials: &SourceCredentials
 pub(super) fn document_auth(credentials: &SourceCredentials) -> Result<Vec<AuthValue>> {
     match credentials {
         // What the document has to complete is not known yet.
-        SourceCredentials::Always(auth) if needs_document(auth) => Ok(Vec::new()),
+        SourceCredentials::Always(auth) if needs_document(auth) => Ok(default_value(auth).into_iter().collect()),
         SourceCredentials::Always(auth) => Ok(vec![auth_value(auth)?]),
         SourceCredentials::Unresolved(reason) => Err(Error::new(Code::ConfigInvalid, reason.clone())),
         SourceCredentials::NotConfigured | SourceCredentials::ByScheme(_) => Ok(Vec::new()),
@@ -144,9 +145,17 @@ fn auth_for_scheme(requirement: &SecurityRequirement, auth: &Auth, operation: &O
 /// Returns whether the configuration leaves a part of the credential to the document.
 fn needs_document(auth: &Auth) -> bool {
     match auth {
-        Auth::ApiKey { name, .. } => name.is_empty(),
+        Auth::ApiKey { name, location, .. } => name.is_empty() || location.is_none(),
         Auth::Oauth2 { token_url, .. } => token_url.is_empty(),
         Auth::Bearer(_) | Auth::Basic { .. } | Auth::Schemes(_) => false,
+    }
+}
+
+/// Returns the credential to send if the document does not complete it: a named key in a header.
+fn default_value(auth: &Auth) -> Option<AuthValue> {
+    match auth {
+        Auth::ApiKey { name, location: None, .. } if !name.is_empty() => auth_value(auth).ok(),
+        _ => None,
     }
 }
 
@@ -167,6 +176,9 @@ fn complete_auth(auth: &Auth, operation: &Operation) -> Result<AuthValue> {
         return Ok(value);
     }
     let mut values = document_values(auth, operation).into_iter();
+    if let Some(default) = default_value(auth) {
+        return Ok(values.next().map_or(default, |(_, value)| value));
+    }
     let label = format!("`{}`", operation_label(operation));
     match (values.next(), values.next()) {
         (Some((_, value)), None) => Ok(value),
@@ -205,8 +217,12 @@ fn document_values<'o>(auth: &Auth, operation: &'o Operation) -> Vec<(&'o str, A
 /// Completes a credential with what a scheme of the document declares. Returns `None` for a scheme of another kind.
 fn complete_value(auth: &Auth, requirement: &SecurityRequirement, operation: &Operation) -> Option<AuthValue> {
     match (auth, &requirement.kind) {
-        (Auth::ApiKey { value, .. }, SecurityScheme::ApiKey { name, location }) => {
-            Some(AuthValue::ApiKey { name: name.clone(), location: *location, value: value.clone() })
+        (Auth::ApiKey { name: configured, location: place, value }, SecurityScheme::ApiKey { name, location }) => {
+            // Names of headers have no case; other names that differ only in case mean the same key, too.
+            let is_meant = (configured.is_empty() || configured.eq_ignore_ascii_case(name))
+                && place.is_none_or(|place| place == *location);
+            let key = || AuthValue::ApiKey { name: name.clone(), location: *location, value: value.clone() };
+            is_meant.then(key)
         }
         (Auth::Oauth2 { .. }, _) => {
             let url = operation.token_urls.get(&requirement.scheme)?;
@@ -274,7 +290,8 @@ fn auth_value(auth: &Auth) -> Result<AuthValue> {
             ));
         }
         Auth::ApiKey { name, location, value } => {
-            AuthValue::ApiKey { name: name.clone(), location: *location, value: value.clone() }
+            let location = location.unwrap_or(KeyLocation::Header);
+            AuthValue::ApiKey { name: name.clone(), location, value: value.clone() }
         }
         Auth::Oauth2 { token_url, client_id, client_secret, scopes } => AuthValue::Oauth2(OauthGrant {
             token_url: token_url.clone(),

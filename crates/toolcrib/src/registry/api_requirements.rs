@@ -116,9 +116,10 @@ fn is_satisfied(openapi: &OpenApiSource, requirement: &SecurityRequirement) -> b
             None => false,
             Some(Auth::Schemes(schemes)) => schemes.contains_key(&requirement.scheme),
             // Without a name, the key is one of the document.
-            Some(Auth::ApiKey { name, .. }) if name.is_empty() => {
-                matches!(requirement.kind, SecurityScheme::ApiKey { .. })
-            }
+            Some(Auth::ApiKey { name, location, .. }) if name.is_empty() => match &requirement.kind {
+                SecurityScheme::ApiKey { location: declared, .. } => location.is_none_or(|place| place == *declared),
+                _ => false,
+            },
             // Credentials without a scheme name are used for every scheme.
             Some(Auth::Bearer(_) | Auth::Basic { .. } | Auth::ApiKey { .. } | Auth::Oauth2 { .. }) => true,
         }
@@ -171,9 +172,12 @@ mod tests {
         check(&schemes(&["key"]), "odd mutualTLS 1, token bearer 1");
         check(&schemes(&["key", "token", "odd"]), "odd mutualTLS 1");
         check(&OpenApiSource { auth: Some(Auth::Bearer("t".into())), ..OpenApiSource::default() }, "odd mutualTLS 1");
-        let unnamed = Auth::ApiKey { name: String::new(), location: KeyLocation::Header, value: "v".into() };
-        let unnamed = OpenApiSource { auth: Some(unnamed), ..OpenApiSource::default() };
-        check(&unnamed, "odd mutualTLS 1, token bearer 1");
+        let unnamed = |location| OpenApiSource {
+            auth: Some(Auth::ApiKey { name: String::new(), location, value: "v".into() }),
+            ..OpenApiSource::default()
+        };
+        check(&unnamed(None), "odd mutualTLS 1, token bearer 1");
+        check(&unnamed(Some(KeyLocation::Query)), "key api_key 2, odd mutualTLS 1, token bearer 2");
         let headers = BTreeMap::from([("x-key".to_owned(), "v".to_owned())]);
         check(&OpenApiSource { headers, ..OpenApiSource::default() }, "odd mutualTLS 1, token bearer 1");
     }

@@ -23,7 +23,7 @@ fn bearer_auth() -> Auth {
 }
 
 fn key_auth() -> Auth {
-    Auth::ApiKey { name: "K".into(), location: KeyLocation::Header, value: "k-value".into() }
+    Auth::ApiKey { name: "K".into(), location: None, value: "k-value".into() }
 }
 
 /// Query and headers of a request after the credentials were added.
@@ -82,11 +82,15 @@ fn credentials_without_a_scheme_go_with_every_operation_that_is_not_public() {
         (key_required(), bearer_auth(), "a=1 authorization: Bearer b-token"),
         (vec![], bearer_auth(), "a=1 authorization: Bearer b-token"),
         (key_required(), key_auth(), "a=1 k: k-value"),
+        (key_required(), Auth::ApiKey { name: String::new(), location: None, value: "v".into() }, "a=1&X-key=v"),
+        // The place of a named key is that of the document, too.
+        (key_required(), Auth::ApiKey { name: "X-key".into(), location: None, value: "v".into() }, "a=1&X-key=v"),
         (
             key_required(),
-            Auth::ApiKey { name: String::new(), location: KeyLocation::Header, value: "v".into() },
-            "a=1&X-key=v",
+            Auth::ApiKey { name: "X-key".into(), location: Some(KeyLocation::Header), value: "v".into() },
+            "a=1 x-key: v",
         ),
+        (vec![vec![]], key_auth(), "a=1 k: k-value"),
         (vec![], Auth::Basic { user: "u".into(), password: "p".into() }, "a=1 authorization: Basic dTpw"),
         (
             vec![],
@@ -104,8 +108,8 @@ fn credentials_without_a_scheme_go_with_every_operation_that_is_not_public() {
 
 #[test]
 fn an_unnamed_key_satisfies_the_first_alternative_that_needs_nothing_else() {
-    let auth = Auth::ApiKey { name: String::new(), location: KeyLocation::Header, value: "v".into() };
-    let credentials = SourceCredentials::Always(auth);
+    let unnamed = |location| Auth::ApiKey { name: String::new(), location, value: "v".into() };
+    let credentials = SourceCredentials::Always(unnamed(None));
     let header = || key_requirement("head", KeyLocation::Header);
     let query = || key_requirement("query", KeyLocation::Query);
     let bearer = || requirement("b", SecurityScheme::Bearer);
@@ -122,6 +126,9 @@ fn an_unnamed_key_satisfies_the_first_alternative_that_needs_nothing_else() {
         let selected = select_auth(&operation(security.clone()), &credentials).unwrap();
         assert_eq!(render_request(&selected.values).unwrap(), expected, "{security:?}");
     }
+    let in_query = SourceCredentials::Always(unnamed(Some(KeyLocation::Query)));
+    let selected = select_auth(&operation(vec![vec![header()], vec![query()]]), &in_query).unwrap();
+    assert_eq!(render_request(&selected.values).unwrap(), "a=1&X-query=v");
     let message = |operation: Operation| {
         let error = select_auth(&operation, &credentials).unwrap_err();
         assert_eq!(error.code, Code::ConfigInvalid);

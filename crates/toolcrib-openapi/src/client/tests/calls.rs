@@ -28,7 +28,7 @@ async fn a_call_sends_the_request_of_its_operation_over_a_pooled_connection() {
             ("X-Client".to_owned(), "configured".to_owned()),
         ]),
         variables: BTreeMap::from([("stage".to_owned(), "v1".to_owned())]),
-        auth: Some(Auth::ApiKey { name: "sid".into(), location: KeyLocation::Cookie, value: "s3cret".into() }),
+        auth: Some(Auth::ApiKey { name: "sid".into(), location: Some(KeyLocation::Cookie), value: "s3cret".into() }),
         ..OpenApiSource::default()
     });
     let operation = Operation {
@@ -189,7 +189,11 @@ async fn the_next_page_of_a_list_is_in_the_result() {
         HttpReply::json(200, "[1]").with_header("link", &next).with_header("x-total-count", "3")
     });
     let connector = connector(OpenApiSource {
-        auth: Some(Auth::ApiKey { name: "api_key".into(), location: KeyLocation::Header, value: "s3cret".into() }),
+        auth: Some(Auth::ApiKey {
+            name: "api_key".into(),
+            location: Some(KeyLocation::Header),
+            value: "s3cret".into(),
+        }),
         ..OpenApiSource::default()
     });
     let operation =

@@ -164,11 +164,13 @@ fn parse_remote(remote: &RemoteSource) -> Result<(Url, HeaderMap)> {
         Some(Auth::Basic { user, password }) => {
             insert_header(&mut headers, "authorization", &format!("Basic {}", basic_credentials(user, password)))?;
         }
-        Some(Auth::ApiKey { name, location: KeyLocation::Header, value }) => insert_header(&mut headers, name, value)?,
-        Some(Auth::ApiKey { name, location: KeyLocation::Cookie, value }) => {
+        Some(Auth::ApiKey { name, location: Some(KeyLocation::Header) | None, value }) => {
+            insert_header(&mut headers, name, value)?;
+        }
+        Some(Auth::ApiKey { name, location: Some(KeyLocation::Cookie), value }) => {
             insert_header(&mut headers, "cookie", &format!("{name}={value}"))?;
         }
-        Some(Auth::ApiKey { name, location: KeyLocation::Query, value }) => {
+        Some(Auth::ApiKey { name, location: Some(KeyLocation::Query), value }) => {
             url.query_pairs_mut().append_pair(name, value);
         }
         // The configuration rejects these for MCP sources.
