@@ -6,6 +6,7 @@ use std::collections::{BTreeSet, HashSet};
 use serde_json::Value;
 use toolcrib_core::json::{long_integer, parse_exact};
 
+use crate::alternatives::sole_alternative;
 use crate::keywords::array_at;
 use crate::reference::{reference_text, resolve_reference};
 use crate::types::{JSON_TYPES, declared_types, type_name};
@@ -14,6 +15,13 @@ use crate::types::{JSON_TYPES, declared_types, type_name};
 /// for `toolcrib call TOOL key=value` and for text arguments of workflow steps.
 pub fn parse_typed(schema: &Value, key: &str, text: &str) -> Value {
     ArgumentTypes::new(schema, find_property(schema, key)).parse(text)
+}
+
+/// Parses each text as the type of the items of the property `key`, which is a list.
+pub fn parse_typed_items(schema: &Value, key: &str, texts: &[String]) -> Value {
+    let list = find_property(schema, key).map(|property| sole_alternative(schema, property));
+    let types = ArgumentTypes::new(schema, list.and_then(|list| list.get("items")));
+    texts.iter().map(|text| types.parse(text)).collect()
 }
 
 /// Returns the types that the property `key` may have; empty if the schema does not restrict them.
@@ -110,6 +118,7 @@ mod tests {
                 "b": {"anyOf": [{"type": "boolean"}, {"type": "null"}]}, "r": {"$ref": "#/$defs/n"},
                 "l": {"type": "array", "items": {"type": "integer"}}, "e": {"enum": ["a", 1]}, "o": {"type": "object"},
                 "ll": {"type": "array", "items": {"type": "array", "items": {"type": "integer"}}},
+                "nl": {"anyOf": [{"type": "array", "items": {"type": "integer"}}, {"type": "null"}]},
                 "lr": {"type": "array", "items": {"$ref": "#/definitions/n"}},
             },
             "definitions": {"n": {"type": "integer"}},
@@ -139,5 +148,7 @@ mod tests {
         ] {
             assert_eq!(parse_typed(&schema, key, text), value, "{key}={text}");
         }
+        let items = |key| parse_typed_items(&schema, key, &["1".to_owned(), "a".to_owned()]);
+        assert_eq!((items("l"), items("nl"), items("s")), (json!([1, "a"]), json!([1, "a"]), json!(["1", "a"])));
     }
 }

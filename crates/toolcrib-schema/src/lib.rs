@@ -31,7 +31,7 @@ mod validator;
 pub use alternatives::{
     Alternative, MAX_ALTERNATIVES, alternatives, alternatives_of_any, non_null_alternatives, sole_alternative,
 };
-pub use argument_text::{parse_typed, property_types};
+pub use argument_text::{parse_typed, parse_typed_items, property_types};
 pub use budget::{KEYWORDS_PER_NODE, WorkBudget};
 pub use keywords::{KeywordKind, accepts_anything, array_at, array_keyword, is_annotation, is_vacuous, keyword_kind};
 pub use layers::SchemaLayers;

@@ -10,11 +10,12 @@ use std::sync::Arc;
 
 use http::HeaderMap;
 use serde_json::value::RawValue;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use toolcrib_connector::redact::Redactor;
 use toolcrib_core::execution::{Operation, ParameterLocation};
-use toolcrib_core::json::{long_integer, parse_exact, plain_text};
+use toolcrib_core::json::{parse_exact, plain_text};
 use toolcrib_core::text::sanitize_truncated;
+use toolcrib_schema::{parse_typed, parse_typed_items};
 use url::Url;
 
 use super::result::header_pairs;
@@ -109,6 +110,8 @@ pub(super) struct Pagination {
     next: Map<String, Value>,
     /// Parts of the next page's query that no argument sets.
     undeclared: Vec<String>,
+    /// The next page has another path, which no argument sets.
+    has_other_path: bool,
     total: Option<u64>,
 }
 
@@ -138,12 +141,14 @@ impl PageArguments {
         let header_total = total_from_headers(headers);
         let has_arguments = !self.query.is_empty() || !self.next_page.is_empty();
         let members = body.filter(|_| has_arguments).map(small_members).unwrap_or_default();
+        let link = next_link(headers).and_then(|link| url.join(&link).ok());
         let next = self
-            .next_by_url(next_link(headers).and_then(|link| url.join(&link).ok()))
+            .next_by_url(link.as_ref())
             .or_else(|| self.next_by_header(headers))
             .or_else(|| self.next_by_document(status.as_u16(), headers, &members))
-            .or_else(|| self.next_by_url(next_url(&members).and_then(|link| url.join(link).ok())))
-            .or_else(|| self.next_by_cursor(&members));
+            .or_else(|| self.next_by_url(next_url(&members).and_then(|link| url.join(link).ok()).as_ref()))
+            .or_else(|| self.next_by_cursor(&members))
+            .or_else(|| self.next_elsewhere(link.as_ref()));
         match next {
             Some(next) => Some(Pagination { total: header_total.or_else(|| total_from_body(&members)), ..next }),
             // The length in a body is visible there; without a next page it is no news.
@@ -152,16 +157,11 @@ impl PageArguments {
     }
 
     /// Compares the URL of the next page with the one that was sent.
-    fn next_by_url(&self, next: Option<Url>) -> Option<Pagination> {
-        let next = next?;
-        // The host may be another one behind a proxy, and the path may use an id instead of a name, as GitHub's does.
-        let last_segment = |url: &Url| url.path().trim_end_matches('/').rsplit('/').next().map(str::to_owned);
-        if last_segment(&next) != last_segment(&self.sent) {
-            return None;
-        }
+    fn next_by_url(&self, next: Option<&Url>) -> Option<Pagination> {
+        let next = next.filter(|next| self.has_same_path(next))?;
         let sent = query_values(&self.sent);
         let mut found = Pagination::default();
-        for (name, values) in query_values(&next) {
+        for (name, values) in query_values(next) {
             if sent.get(&name) == Some(&values) {
                 continue;
             }
@@ -169,7 +169,7 @@ impl PageArguments {
             match (argument, values.as_slice()) {
                 (Some(argument), [value]) => self.add_argument(&mut found, argument, value),
                 (Some(argument), _) => {
-                    found.next.insert(argument.clone(), json!(values));
+                    found.next.insert(argument.clone(), parse_typed_items(&self.schema(), argument, &values));
                 }
                 (None, _) => found.undeclared.push(sanitize_truncated(&name, 40)),
             }
@@ -178,6 +178,19 @@ impl PageArguments {
         found.next.retain(|_, value| !self.is_secret(&value.to_string()));
         found.undeclared.truncate(MAX_ARGUMENTS);
         (!found.next.is_empty() || !found.undeclared.is_empty()).then_some(found)
+    }
+
+    /// A link to a page with a path of its own.
+    fn next_elsewhere(&self, next: Option<&Url>) -> Option<Pagination> {
+        let has_other_path = next.is_some_and(|next| !next.cannot_be_a_base() && !self.has_same_path(next));
+        has_other_path.then(|| Pagination { has_other_path, ..Pagination::default() })
+    }
+
+    /// Whether a URL has the path that was sent. The host may be another one behind a proxy, and the path may use an id
+    /// instead of a name, as GitHub's does, so the last segment counts.
+    fn has_same_path(&self, url: &Url) -> bool {
+        let last_segment = |url: &Url| url.path().trim_end_matches('/').rsplit('/').next().map(str::to_owned);
+        last_segment(url) == last_segment(&self.sent)
     }
 
     /// `X-Next-Page`, as of GitLab: a number, empty on the last page.
@@ -240,19 +253,15 @@ impl PageArguments {
         self.redactor.redact(value) != value
     }
 
-    /// Number or boolean if the schema of the argument asks for one.
+    /// Value of the type that the schema of the argument asks for.
     fn typed_value(&self, argument: &str, value: &str) -> Value {
-        let schema: Value = serde_json::from_str(self.input_schema.get()).unwrap_or_default();
-        let kind = &schema["properties"][argument]["type"];
-        let is_kind = |name: &str| kind == name || kind.as_array().is_some_and(|kinds| kinds.contains(&name.into()));
-        let parsed = parse_exact::<Value>(value).ok();
-        let parsed = parsed.filter(|parsed| match parsed {
-            Value::Number(_) => is_kind("integer") || is_kind("number"),
-            Value::String(_) if long_integer(parsed).is_some() => is_kind("integer") || is_kind("number"),
-            Value::Bool(_) => is_kind("boolean"),
-            Value::Null | Value::String(_) | Value::Array(_) | Value::Object(_) => false,
-        });
-        parsed.unwrap_or_else(|| value.into())
+        let typed = parse_typed(&self.schema(), argument, value);
+        // A cursor may be the text `null`.
+        if typed.is_null() { value.into() } else { typed }
+    }
+
+    fn schema(&self) -> Value {
+        serde_json::from_str(self.input_schema.get()).unwrap_or_default()
     }
 
     /// Argument of the query with one of these names, compared without case and separators.
@@ -273,6 +282,9 @@ impl Pagination {
         let total = self.total.map(|total| format!(" (of {total} items)")).unwrap_or_default();
         let undeclared: Vec<String> = self.undeclared.iter().map(|name| format!("`{name}`")).collect();
         match (self.next.is_empty(), undeclared.is_empty()) {
+            (true, true) if self.has_other_path => {
+                format!("there is a next page{total}, but no argument of this tool reaches it")
+            }
             (true, true) => format!("{} items in total", self.total.unwrap_or_default()),
             (true, false) => {
                 format!(
@@ -291,8 +303,10 @@ impl Pagination {
 
     fn arguments_text(&self) -> String {
         let arguments = self.next.iter().map(|(argument, value)| match plain_text(value) {
-            // Quoted where its end would not be visible.
-            text if value.is_string() && text.contains([' ', ',', '"']) => format!("{argument}={value}"),
+            // Quoted where its end would not be visible, and so that it stays on its line.
+            text if value.is_string() && text.contains(|letter: char| needs_quotes(letter)) => {
+                format!("{argument}={}", escape_lines(&value.to_string()))
+            }
             text => format!("{argument}={text}"),
         });
         arguments.collect::<Vec<_>>().join(", ")
@@ -309,6 +323,16 @@ impl Pagination {
         }
         meta.into()
     }
+}
+
+/// Whether a character in an unquoted value could be taken for the end of the value.
+fn needs_quotes(letter: char) -> bool {
+    letter.is_whitespace() || letter.is_control() || matches!(letter, ',' | ';' | '"' | '\\')
+}
+
+/// Escapes the line separators that JSON allows in a string.
+fn escape_lines(json: &str) -> String {
+    json.replace('\u{85}', "\\u0085").replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029")
 }
 
 /// Target of the first link with the relation `next` (RFC 8288).
