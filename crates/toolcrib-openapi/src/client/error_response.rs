@@ -56,7 +56,7 @@ pub(super) fn response_error(
 
 /// Rejections that do not count against the source. Unlike for an MCP endpoint, 404 concerns one operation here and is
 /// an ordinary error.
-fn classify_rejection(received: &ReceivedResponse, retry_after: Option<Duration>) -> Option<HttpRejection> {
+pub(super) fn classify_rejection(received: &ReceivedResponse, retry_after: Option<Duration>) -> Option<HttpRejection> {
     match received.status.as_u16() {
         401 => Some(HttpRejection::LoginRequired),
         403 => {

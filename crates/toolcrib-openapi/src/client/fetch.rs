@@ -4,6 +4,8 @@
 
 use http::header::{ACCEPT, ETAG, IF_NONE_MATCH};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use serde_json::json;
+use toolcrib_connector::HttpRejection;
 use toolcrib_connector::document::{DocumentVersion, decode_text, too_large_error};
 use toolcrib_connector::trace::Trace;
 use toolcrib_core::fingerprint::Fingerprint;
@@ -12,7 +14,9 @@ use url::Url;
 
 use super::OpenApiConnector;
 use super::credentials::{apply_auth, document_auth};
+use super::error_response::classify_rejection;
 use super::resolved_source::ResolvedSource;
+use super::retry::retry_after_header;
 use super::send::{OutboundError, OutboundRequest, OutboundSender, ReceivedResponse, display_url};
 use super::url_policy::UrlPolicy;
 
@@ -76,9 +80,26 @@ impl DocumentFetch<'_> {
             // Only if a version was sent; an unconditional request must not be answered like this.
             StatusCode::NOT_MODIFIED if known.is_some() => Ok(FetchedDocument::Unchanged),
             StatusCode::OK => parse_response(&shown_url, received),
-            status => {
-                let message = format!("`{shown_url}` answered {status} instead of a document");
-                Err(Error::new(Code::ToolUnavailable, message))
+            _ => Err(self.refusal(&shown_url, &received)),
+        }
+    }
+}
+
+impl DocumentFetch<'_> {
+    /// Error for a response without a document, as for the endpoint of an MCP server.
+    fn refusal(&self, shown_url: &str, received: &ReceivedResponse) -> Error {
+        let status = received.status.as_u16();
+        let message = format!("`{shown_url}` answered {} instead of a document", received.status);
+        let retry_after = retry_after_header(&received.headers, self.connector.clock.now());
+        let rejection = match status {
+            404 | 405 | 410 => Some(HttpRejection::NoEndpoint),
+            _ => classify_rejection(received, retry_after),
+        };
+        match rejection {
+            Some(rejection) => rejection.to_error(status, message, json!({})),
+            None => {
+                let is_transient = matches!(status, 408 | 425) || received.status.is_server_error();
+                Error::new(Code::ToolUnavailable, message).with_retryable(is_transient)
             }
         }
     }

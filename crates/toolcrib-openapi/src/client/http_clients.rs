@@ -10,6 +10,9 @@ use reqwest::{Client, redirect};
 use toolcrib_connector::address_policy::{NetworkScope, NoLinkLocalResolver, PublicOnlyResolver};
 use toolcrib_core::{Code, Result, ResultExt};
 
+/// `User-Agent` of every request, unless the source has another.
+pub(super) const USER_AGENT: &str = concat!("toolcrib/", env!("CARGO_PKG_VERSION"));
+
 /// Clients by scope and connect timeout. Each scope has its own, so that a pooled connection to a private address is never
 /// reused by a request that could not have opened it.
 #[derive(Debug, Default)]
@@ -41,7 +44,7 @@ fn build_client(scope: NetworkScope, connect_timeout: Duration) -> Result<Client
         .redirect(redirect::Policy::none())
         .retry(reqwest::retry::never())
         .referer(false)
-        .user_agent(concat!("toolcrib/", env!("CARGO_PKG_VERSION")));
+        .user_agent(USER_AGENT);
     let builder = match scope {
         NetworkScope::Anywhere => builder,
         NetworkScope::NotLinkLocal => builder.dns_resolver(Arc::new(NoLinkLocalResolver)),

@@ -4,12 +4,15 @@
 use std::collections::BTreeMap;
 
 use toolcrib_config::show::{mask_literals, mask_url};
+use toolcrib_core::Result;
 use toolcrib_core::execution::{BodyEncoding, BodyOutline, BodySpec, Operation, ParameterLocation, RequestOutline};
 use toolcrib_core::source::{Auth, KeyLocation, OpenApiSource};
 use url::Url;
 
-use super::credentials::{AuthValue, absolute_token_url, select_auth};
-use super::resolved_source::SourceCredentials;
+use super::content_encoding::ACCEPTED_ENCODINGS;
+use super::credentials::{AuthValue, SelectedAuth, absolute_token_url, select_auth};
+use super::http_clients::USER_AGENT;
+use super::resolved_source::{SourceCredentials, check_credentials_allowed, check_token_url_allowed};
 use crate::request::{accept_header, body_content_type, is_connection_header};
 
 /// Describes the request of an operation. `openapi` is the declaration with its references.
@@ -17,6 +20,11 @@ pub fn outline_request(openapi: &OpenApiSource, operation: &Operation) -> Reques
     let mut outline = RequestOutline::default();
     let mut cookies: Vec<String> = Vec::new();
     outline.set_header("Accept", &accept_header(&operation.accept));
+    outline.set_header("Accept-Encoding", ACCEPTED_ENCODINGS);
+    outline.set_header("User-Agent", USER_AGENT);
+    if let Some(login) = openapi.base_url.as_deref().and_then(url_login) {
+        outline.set_header("Authorization", &format!("Basic base64({})", mask_literals(login)));
+    }
     for parameter in &operation.parameters {
         let value = format!("{{{}}}", parameter.argument);
         match parameter.location {
@@ -71,7 +79,12 @@ fn add_credentials(
         }
         Some(auth) => SourceCredentials::Always(auth),
     };
-    let selected = match select_auth(operation, &credentials) {
+    let server = RequestServer::find(openapi, operation);
+    let selected = select_auth(operation, &credentials).and_then(|selected| {
+        server.as_ref().map_or(Ok(()), |server| server.check_auth(&selected, !openapi.headers.is_empty()))?;
+        Ok(selected)
+    });
+    let selected = match selected {
         Ok(selected) => selected,
         Err(error) => {
             outline.auth_error = Some(error.message);
@@ -85,9 +98,8 @@ fn add_credentials(
                 outline.set_header("Authorization", &format!("Basic base64({user}:{password})"));
             }
             AuthValue::Oauth2(grant) => {
-                let server = openapi.base_url.as_deref().unwrap_or(&operation.server);
-                let server = Url::parse(server).ok().filter(|_| grant.is_document_url);
-                let absolute = server.and_then(|server| absolute_token_url(&grant.token_url, &server));
+                let server = server.as_ref().filter(|_| grant.is_document_url);
+                let absolute = server.and_then(|server| absolute_token_url(&grant.token_url, &server.url));
                 let token_url = absolute.map_or(grant.token_url, String::from);
                 let text = format!("Bearer {{access token from {}}}", mask_url(&token_url));
                 outline.set_header("Authorization", &text);
@@ -101,6 +113,51 @@ fn add_credentials(
             }
         }
     }
+}
+
+/// Server of a request, as far as it is known without resolving references.
+struct RequestServer {
+    url: Url,
+    /// URL of the document, if it has one.
+    document: Option<Url>,
+    /// The configuration names the server, not the document.
+    has_base_url: bool,
+}
+
+impl RequestServer {
+    fn find(openapi: &OpenApiSource, operation: &Operation) -> Option<RequestServer> {
+        let document = Url::parse(&openapi.document).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+        let url = match (&openapi.base_url, &document) {
+            (Some(base_url), _) => Url::parse(base_url).ok()?,
+            (None, Some(document)) => document.join(&operation.server).ok()?,
+            (None, None) => Url::parse(&operation.server).ok()?,
+        };
+        Some(RequestServer { url, document, has_base_url: openapi.base_url.is_some() })
+    }
+
+    /// Fails as a call would, if credentials must not be sent to this server, or a client secret to its token URL.
+    fn check_auth(&self, selected: &SelectedAuth, has_headers: bool) -> Result<()> {
+        let document = self.document.as_ref();
+        for value in &selected.values {
+            if let AuthValue::Oauth2(grant) = value
+                && grant.is_document_url
+                && let Some(token_url) = absolute_token_url(&grant.token_url, &self.url)
+            {
+                check_token_url_allowed(document, self.has_base_url, &token_url, &self.url)?;
+            }
+        }
+        if selected.values.is_empty() && !has_headers {
+            return Ok(());
+        }
+        check_credentials_allowed(document, self.has_base_url, &self.url)
+    }
+}
+
+/// User and password in a URL, with references in them.
+fn url_login(url: &str) -> Option<&str> {
+    let (_, rest) = url.split_once("://")?;
+    let authority = rest.split(['/', '?', '#']).next()?;
+    authority.rsplit_once('@').map(|(login, _)| login)
 }
 
 /// Masks the literals of credentials; references stay.
@@ -190,7 +247,8 @@ mod tests {
             outline,
             json!({
                 "headers": {
-                    "Accept": "application/json, */*;q=0.1", "X-Trace": "***", "Content-Type": "application/json",
+                    "Accept": "application/json, */*;q=0.1", "Accept-Encoding": "gzip, deflate", "User-Agent": USER_AGENT,
+                    "X-Trace": "***", "Content-Type": "application/json",
                     "Cookie": "lang={lang}; sid=***",
                 },
                 "query": { "q": "{q}", "key": "${env:KEY}" },
@@ -220,5 +278,28 @@ mod tests {
             outline_request(&openapi, &operation).headers["Authorization"],
             "Bearer {access token from https://api.example/v1/oauth/token}"
         );
+        // As in a call, a document from a URL names token endpoints only on its own host and that of the API.
+        let foreign = Operation {
+            token_urls: BTreeMap::from([("o".into(), "https://elsewhere.example/token".into())]),
+            ..operation
+        };
+        let remote = OpenApiSource { document: "https://docs.example/api.json".into(), ..openapi };
+        let outline = outline_request(&remote, &foreign);
+        let reason = "the document from `https://docs.example` names a token URL on `https://elsewhere.example`; no \
+                      client secret goes there unless `token_url` is set under `oauth2`";
+        assert_eq!((outline.auth_error.as_deref(), outline.headers.get("Authorization")), (Some(reason), None));
+    }
+
+    #[test]
+    fn a_login_in_the_base_url_is_shown_without_its_literals() {
+        let authorization = |base_url: &str, auth: Option<Auth>| {
+            let openapi = OpenApiSource { base_url: Some(base_url.into()), auth, ..OpenApiSource::default() };
+            outline_request(&openapi, &Operation::default()).headers.get("Authorization").cloned()
+        };
+        assert_eq!(authorization("http://me:pw@h/v1", None), Some(json!("Basic base64(***)")));
+        assert_eq!(authorization("http://${env:LOGIN}@h/v1", None), Some(json!("Basic base64(${env:LOGIN})")));
+        let bearer = Auth::Bearer("${env:TOKEN}".into());
+        assert_eq!(authorization("http://me:pw@h/v1", Some(bearer)), Some(json!("Bearer ${env:TOKEN}")));
+        assert_eq!(authorization("http://h/v1?a=@b", None), None);
     }
 }

@@ -70,35 +70,14 @@ impl ResolvedSource {
     /// own choice. A remote document may direct credentials to another origin only if both are protected against
     /// tampering: otherwise an attacker on the network could redirect them.
     pub(super) fn check_credentials_allowed(&self, server: &Url) -> Result<()> {
-        let Some(document) = self.document.url().filter(|_| self.base_url.is_none()) else { return Ok(()) };
-        // Safe means that an attacker on the network can neither change the document nor read the request.
-        let is_safe = |url: &Url| url.scheme() == "https" || is_loopback(url);
-        if document.origin() == server.origin() || (is_safe(document) && is_safe(server)) {
-            return Ok(());
-        }
-        let server = display_origin(server);
-        let document = display_origin(document);
-        let message = format!("the document from `{document}` sends requests to `{server}`, and not both are https");
-        let hint = format!("no credentials go there unless `base_url` of the source names `{server}`");
-        Err(Error::new(Code::ConfigInvalid, format!("{message}; {hint}")))
+        check_credentials_allowed(self.document.url(), self.base_url.is_some(), server)
     }
 
     /// Fails if the client secret must not be sent to a token URL that the document names. A local file is the user's own
     /// choice. A remote document may name an endpoint on its own host or on that of the API, protected against
     /// tampering; any other needs the user's word, because a client secret opens more than one API.
     pub(super) fn check_token_url_allowed(&self, token_url: &Url, server: &Url) -> Result<()> {
-        let Some(document) = self.document.url() else { return Ok(()) };
-        let is_safe = |url: &Url| url.scheme() == "https" || is_loopback(url);
-        let is_same_host = token_url.host() == document.host()
-            || (token_url.host() == server.host() && (self.base_url.is_some() || is_safe(document)));
-        if token_url.origin() == document.origin() || (is_same_host && is_safe(token_url)) {
-            return Ok(());
-        }
-        let token_url = display_origin(token_url);
-        let document = display_origin(document);
-        let message = format!("the document from `{document}` names a token URL on `{token_url}`");
-        let hint = "no client secret goes there unless `token_url` is set under `oauth2`";
-        Err(Error::new(Code::ConfigInvalid, format!("{message}; {hint}")))
+        check_token_url_allowed(self.document.url(), self.base_url.is_some(), token_url, server)
     }
 
     /// Whether a URL with the document's origin gets the credentials. They are for the API, so not if `base_url` names
@@ -106,6 +85,42 @@ impl ResolvedSource {
     pub(super) fn sends_credentials_to(&self, url: &Url) -> bool {
         self.base_url.as_ref().is_none_or(|base_url| base_url.origin() == url.origin())
     }
+}
+
+/// See [`ResolvedSource::check_credentials_allowed`]. `document` is the URL of the document, if it has one.
+pub(super) fn check_credentials_allowed(document: Option<&Url>, has_base_url: bool, server: &Url) -> Result<()> {
+    let Some(document) = document.filter(|_| !has_base_url) else { return Ok(()) };
+    // Safe means that an attacker on the network can neither change the document nor read the request.
+    let is_safe = |url: &Url| url.scheme() == "https" || is_loopback(url);
+    if document.origin() == server.origin() || (is_safe(document) && is_safe(server)) {
+        return Ok(());
+    }
+    let server = display_origin(server);
+    let document = display_origin(document);
+    let message = format!("the document from `{document}` sends requests to `{server}`, and not both are https");
+    let hint = format!("no credentials go there unless `base_url` of the source names `{server}`");
+    Err(Error::new(Code::ConfigInvalid, format!("{message}; {hint}")))
+}
+
+/// See [`ResolvedSource::check_token_url_allowed`]. `document` is the URL of the document, if it has one.
+pub(super) fn check_token_url_allowed(
+    document: Option<&Url>,
+    has_base_url: bool,
+    token_url: &Url,
+    server: &Url,
+) -> Result<()> {
+    let Some(document) = document else { return Ok(()) };
+    let is_safe = |url: &Url| url.scheme() == "https" || is_loopback(url);
+    let is_same_host = token_url.host() == document.host()
+        || (token_url.host() == server.host() && (has_base_url || is_safe(document)));
+    if token_url.origin() == document.origin() || (is_same_host && is_safe(token_url)) {
+        return Ok(());
+    }
+    let token_url = display_origin(token_url);
+    let document = display_origin(document);
+    let message = format!("the document from `{document}` names a token URL on `{token_url}`");
+    let hint = "no client secret goes there unless `token_url` is set under `oauth2`";
+    Err(Error::new(Code::ConfigInvalid, format!("{message}; {hint}")))
 }
 
 /// Loopback traffic cannot be tampered with by the network.

@@ -215,7 +215,7 @@ impl ToolView {
         ExecutionView {
             method: Some(operation.method.clone()),
             path: Some(operation.path.clone()),
-            url_template: Some(format!("{}{}", mask_url(server_url(openapi, operation)), operation.path)),
+            url_template: Some(url_template(&mask_url(server_url(openapi, operation)), &operation.path)),
             // In the past the declaration is not known, and so are headers and credentials.
             #[cfg(feature = "openapi")]
             request: declared.map(|_| toolcrib_openapi::client::outline_request(openapi, operation)),
@@ -279,5 +279,16 @@ impl CallCount {
         fields.insert("last_called", to_raw_value(&self.last_called)?);
         fields.insert("last_error", to_raw_value(&self.last_error)?);
         Ok(())
+    }
+}
+
+/// Appends the path of an operation to the URL of its server, before the query of that.
+fn url_template(server: &str, path: &str) -> String {
+    match server.split_once('?') {
+        None => format!("{server}{path}"),
+        Some((address, query)) => {
+            let separator = if path.contains('?') { '&' } else { '?' };
+            format!("{}{path}{separator}{query}", address.trim_end_matches('/'))
+        }
     }
 }

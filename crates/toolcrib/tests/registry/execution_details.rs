@@ -47,7 +47,11 @@ async fn tool_detail_has_execution_tags_and_output_schema() {
             "path": "/orders/{id}",
             "url_template": "https://shop.example/v1/orders/{id}",
             "security": [{ "token": ["orders"] }, {}],
-            "headers": { "Accept": "application/json, */*;q=0.1" },
+            "headers": {
+                "Accept": "application/json, */*;q=0.1",
+                "Accept-Encoding": "gzip, deflate",
+                "User-Agent": concat!("toolcrib/", env!("CARGO_PKG_VERSION")),
+            },
             "query": {},
             "body": null,
             "auth_error": null,
@@ -65,6 +69,7 @@ async fn tool_detail_has_execution_tags_and_output_schema() {
     assert_eq!(headers["X-Key"], "***");
     let overridden = tool_detail("openapi: shop.yaml, base_url: 'http://127.0.0.1:8080/?key=hunter2'").await;
     assert!(!overridden.to_string().contains("hunter2"));
+    assert_eq!(overridden["execution"]["url_template"], "http://127.0.0.1:8080/orders/{id}?key=***");
 }
 
 #[tokio::test]

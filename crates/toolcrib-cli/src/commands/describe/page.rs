@@ -306,11 +306,12 @@ mod tests {
         let view = registry.tool("shop__report").unwrap();
         registry.close().await;
         let expected = "shop__report\n  source    shop (openapi)\n  policy    allow, active\n  request   POST /reports\n  \
-                        address   https://x/reports\n  headers   Accept: application/json, */*;q=0.1\n  \
-                        result    asynchronous: polled until it is ready\n  \
+                        address   https://x/reports\n  headers   Accept: application/json, */*;q=0.1; \
+                        Accept-Encoding: gzip, deflate; User-Agent: toolcrib/VERSION\n  result    asynchronous: polled until it is ready\n  \
                         auth      token, or none\n  status    deprecated by its source\n  \
                         tags      reports\n\n  Reports\n\n  Arguments\n    none\n\n  \
                         note: deeply nested parts are omitted here; `--full` shows them\n";
+        let expected = expected.replace("VERSION", env!("CARGO_PKG_VERSION"));
         assert_eq!(console::strip_ansi_codes(&render_tool(&view, false)), expected);
         let full = render_tool(&view, true);
         for expected_part in ["deep  string", "Output schema", "a report", "Execution", "\"status\": \"/s\""] {

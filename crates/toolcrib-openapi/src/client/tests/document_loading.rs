@@ -108,6 +108,39 @@ async fn a_compressed_document_is_decoded_within_the_limit() {
 }
 
 #[tokio::test]
+async fn a_refused_document_is_an_error_that_says_whether_a_retry_may_help() {
+    for (status, header, code, retryable) in [
+        (401, "", Code::AuthRequired, false),
+        (403, "www-authenticate: Bearer error=\"insufficient_scope\"", Code::AuthRequired, false),
+        (403, "", Code::ToolExecutionFailed, false),
+        (404, "", Code::ToolUnavailable, false),
+        (405, "", Code::ToolUnavailable, false),
+        (410, "", Code::ToolUnavailable, false),
+        (418, "", Code::ToolUnavailable, false),
+        (408, "", Code::ToolUnavailable, true),
+        (425, "", Code::ToolUnavailable, true),
+        (429, "", Code::RateLimited, true),
+        (503, "retry-after: 7", Code::RateLimited, true),
+        (503, "", Code::ToolUnavailable, true),
+        (500, "", Code::ToolUnavailable, true),
+        (204, "", Code::ToolUnavailable, false),
+    ] {
+        let server = LoopbackServer::start(move |_| HttpReply::new(status, header, ""));
+        let error = discover(&connector(source_at(&format!("{}/api.json", server.url))), None).await.unwrap_err();
+        assert_eq!((error.code, error.is_retryable()), (code, retryable), "{status} {header}: {error}");
+        assert!(error.message.contains("instead of a document"), "{error}");
+        let details = error.details.unwrap_or_default();
+        if code == Code::RateLimited {
+            let wait = if header.is_empty() { Value::Null } else { json!(7000) };
+            assert_eq!((&details["by"], &details["retry_after_ms"]), (&json!("source"), &wait), "{status}");
+        }
+        if status == 403 {
+            assert_eq!(details["upstream_status"], 403);
+        }
+    }
+}
+
+#[tokio::test]
 async fn only_the_origin_of_the_document_gets_credentials() {
     let other = LoopbackServer::start(|_| HttpReply::new(200, "", "other"));
     let server = LoopbackServer::start(|_| HttpReply::new(200, "", "main"));
