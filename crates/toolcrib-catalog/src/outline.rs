@@ -54,7 +54,7 @@ pub struct ArgumentList {
     pub omitted: usize,
     /// Variants of which one applies, besides `items`.
     pub variants: Vec<VariantOutline>,
-    /// Number of variants beyond the limit.
+    /// Number of variants beyond the limit, and of those whose fields the schema leaves out.
     pub omitted_variants: usize,
 }
 
@@ -69,7 +69,7 @@ pub struct VariantOutline {
 impl ArgumentList {
     /// Whether there are no arguments at all, not even omitted ones.
     pub fn is_empty(&self) -> bool {
-        self.items.is_empty() && self.omitted == 0 && self.variants.is_empty()
+        self.items.is_empty() && self.omitted == 0 && self.variants.is_empty() && self.omitted_variants == 0
     }
 
     /// Note to print after the last argument if some are omitted.

@@ -154,7 +154,9 @@ impl<'a> SchemaOutliner<'a> {
                 continue;
             }
             let variant = self.read_fields(alternative, trail);
-            if !variant.is_empty() {
+            if variant.is_empty() {
+                omitted_variants += usize::from(is_pruned(self.resolve(alternative)));
+            } else {
                 let label = self.variant_label(alternative, &variant);
                 variants
                     .push(VariantOutline { label: label.unwrap_or_else(|| (index + 1).to_string()), fields: variant });
@@ -205,7 +207,7 @@ impl<'a> SchemaOutliner<'a> {
             return (Vec::new(), count);
         }
         trail.push(schema);
-        let required: HashSet<&str> = required.iter().filter_map(Value::as_str).collect();
+        let mut required: HashSet<&str> = required.iter().filter_map(Value::as_str).collect();
         // A property with the schema `false` must not be given.
         let properties = properties.into_iter().flatten().filter(|(_, property)| **property != Value::Bool(false));
         let mut properties: Vec<_> = properties.collect();
@@ -225,6 +227,10 @@ impl<'a> SchemaOutliner<'a> {
         for part in array_at(schema, "allOf") {
             let (more_fields, omitted_there) = self.read_named_fields(part, trail);
             omitted += omitted_there;
+            // A part whose fields are left out still says which of them are required.
+            if self.visits_left.get() > 0 {
+                required.extend(array_at(self.resolve(part), "required").iter().filter_map(Value::as_str));
+            }
             for (name, field) in more_fields {
                 match fields.iter_mut().find(|(known, _)| *known == name) {
                     // A constant of a variant restricts a field that the part describes and requires.
@@ -369,6 +375,11 @@ impl<'a> SchemaOutliner<'a> {
     fn resolve(&self, schema: &'a Value) -> &'a Value {
         follow_references(self.root, schema)
     }
+}
+
+/// Whether a schema leaves out fields that the full one has. OpenAPI sources mark such schemas.
+fn is_pruned(schema: &Value) -> bool {
+    schema.get("$comment").and_then(Value::as_str) == Some("pruned")
 }
 
 /// Whether a node is being read already. Compares addresses: equal schemas at other places are no recursion.

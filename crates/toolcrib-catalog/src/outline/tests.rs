@@ -119,6 +119,13 @@ fn all_variants_of_an_object_are_listed() {
     let list = list_arguments(&json!({ "properties": { "kind": { "const": "cat" } }, "allOf": [part] }));
     let [kind] = &list.items[..] else { panic!("{list:?}") };
     assert_eq!((kind.kind.as_str(), kind.required, kind.description.as_str()), ("always cat", true, "Which."));
+    // Parts whose fields are pruned: required names still count, and so do variants without any field left.
+    let pruned = json!({ "required": ["kind"], "$comment": "pruned" });
+    let variant = json!({ "properties": { "kind": { "const": "cat" } }, "allOf": [pruned], "$comment": "pruned" });
+    let list = list_arguments(&json!({ "anyOf": [variant, { "$comment": "pruned" }, { "type": "null" }] }));
+    let [cat] = &list.variants[..] else { panic!("{list:?}") };
+    assert!(cat.fields.items[0].required, "{cat:?}");
+    assert_eq!(list.omitted_variants_note().as_deref(), Some("… (+1 more variants)"));
     let many: Vec<Value> = (0..120).map(|number| json!({ "properties": { format!("p{number}"): {} } })).collect();
     let list = list_arguments(&json!({ "oneOf": many }));
     assert_eq!((list.variants.len(), list.omitted_variants_note().as_deref()), (100, Some("… (+20 more variants)")));

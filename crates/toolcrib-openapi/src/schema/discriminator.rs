@@ -34,6 +34,8 @@ pub(super) struct Discriminator<'a> {
     pub(super) property: &'a str,
     /// Values of the property with the schema that each selects; `None` for one that does not exist.
     mapping: Vec<(&'a str, Option<NodeRef<'a>>)>,
+    /// Schema for values without one (`defaultMapping` of OpenAPI 3.2).
+    default: Option<NodeRef<'a>>,
 }
 
 /// Where the variants of a schema come from.
@@ -98,7 +100,20 @@ impl<'a> SchemaTranslator<'a> {
             self.spend(STEPS_PER_REFERENCE);
             mapping.push((value, self.resolve_mapping_target(target, schema)));
         }
-        Some(Discriminator { property, mapping })
+        let default = value.get("defaultMapping").and_then(Value::as_str);
+        let default = default.and_then(|target| self.resolve_mapping_target(target, schema));
+        Some(Discriminator { property, mapping, default })
+    }
+
+    /// Returns the position of the variant for values that select no other.
+    pub(super) fn default_variant(
+        &self,
+        discriminator: &Discriminator<'a>,
+        variants: &[Option<Variant<'a>>],
+    ) -> Option<usize> {
+        let default = self.documents.resolve(discriminator.default?).ok()?;
+        let is_default = |variant: &Variant<'a>| std::ptr::eq(variant.resolved.value, default.value);
+        variants.iter().position(|variant| variant.as_ref().is_some_and(is_default))
     }
 
     /// Resolves the target of a mapping. A bare name stands for a component, else for a document beside this one.

@@ -275,7 +275,40 @@ fn pruning_keeps_required_constants() {
     let (pruned, _) = prune::prune(&schema, 8 * 1024, &mut |_| None);
     let properties = &pruned["properties"]["body"]["properties"];
     assert_eq!(properties["kind"], kind);
-    assert_eq!(properties["note"]["description"], "One of 1 values (ask for the full schema to see them).");
+    assert_eq!(properties["note"]["description"], "A fixed value (ask for the full schema to see it).");
+}
+
+#[test]
+fn pruning_keeps_the_values_that_select_variants() {
+    let pruned_body = |count: usize, is_open: bool| {
+        let variant = |index: usize| {
+            let base =
+                json!({ "type": "object", "required": ["kind"], "properties": { "text": { "type": "string" } } });
+            json!({ "properties": { "kind": { "const": format!("v{index}") } }, "allOf": [base] })
+        };
+        let mut variants: Vec<Value> = (0..count).map(variant).collect();
+        if is_open {
+            variants.push(json!({ "title": "other kind", "not": { "required": ["kind"] } }));
+        }
+        let schema = json!({ "type": "object", "required": ["body"], "properties": { "body": { "anyOf": variants } } });
+        let (pruned, _) = prune::prune(&schema, 8 * 1024, &mut |_| None);
+        assert!(pruned.to_string().len() < 24 * 1024);
+        pruned["properties"]["body"].clone()
+    };
+    for count in [60, 100, 300] {
+        let body = pruned_body(count, false);
+        let variants = body["anyOf"].as_array().into_iter().flatten();
+        let constants = variants.filter(|variant| variant["properties"]["kind"]["const"].is_string()).count();
+        assert_eq!(constants, count, "{body}");
+    }
+    assert_eq!(pruned_body(600, false)["properties"]["kind"]["enum"].as_array().map(Vec::len), Some(600));
+    // A longer list, or one with other values, must not restrict the property.
+    for (count, is_open) in [(3_000, false), (600, true)] {
+        let body = pruned_body(count, is_open);
+        let kind = &body["properties"]["kind"];
+        assert!(kind["description"].as_str().unwrap().starts_with("One of \"v0\", \"v1\", "), "{kind}");
+        assert_eq!(kind.get("enum"), None);
+    }
 }
 
 /// Values were restored in each schema after the first one that was pruned.

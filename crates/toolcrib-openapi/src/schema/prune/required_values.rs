@@ -73,22 +73,93 @@ impl ReadSchema<'_> {
 }
 
 impl Pruner<'_, '_> {
-    /// Adds the values of required arguments that pruning removed from a schema: those of its own `enum`, and those of
-    /// required properties below the depth.
+    /// Adds the values of required arguments that pruning removed from a schema: those of its own `enum`, those that
+    /// select its variants, and those of required properties below the depth.
     pub(super) fn restore_required_values(&mut self, fields: &Map<String, Value>, output: &mut Map<String, Value>) {
         if let (Some(Value::Array(choices)), false) = (fields.get("enum"), output.contains_key("enum")) {
             self.describe_choices(choices, output);
         }
+        if output.contains_key("properties") {
+            return;
+        }
+        let variants = ["anyOf", "oneOf"].iter().flat_map(|key| array_keyword(fields, key));
+        let are_pruned = ["anyOf", "oneOf"].iter().all(|key| !output.contains_key(*key));
+        let variants: Vec<&Value> = variants.filter(|_| are_pruned).collect();
+        self.restore_variant_values(&variants, output);
         let is_object = ["properties", "allOf"].iter().any(|key| fields.contains_key(*key));
-        if !is_object || output.contains_key("properties") {
+        if !is_object {
             return;
         }
         let members = array_keyword(output, "allOf").iter().filter_map(|member| member.get("properties")?.as_object());
         let shown: HashSet<String> = members.flat_map(|properties| properties.keys().cloned()).collect();
-        let properties = self.required_properties(fields, &shown, 0);
+        let mut properties = self.variant_constants(fields);
+        properties.extend(self.required_properties(fields, &shown, 0));
         if !properties.is_empty() {
-            output.insert("properties".into(), properties.into());
+            let restored = output.entry("properties").or_insert_with(|| Map::new().into());
+            if let Value::Object(restored) = restored {
+                restored.extend(properties);
+            }
         }
+    }
+
+    /// Returns the constants that a discriminator adds to a variant, beside the `allOf` with its schema. They need no
+    /// definition, so they are kept even when no more definitions are read.
+    fn variant_constants(&mut self, fields: &Map<String, Value>) -> Map<String, Value> {
+        let mut output = Map::new();
+        let properties = fields.get("properties").and_then(Value::as_object);
+        for (name, property) in properties.filter(|_| fields.contains_key("allOf")).into_iter().flatten() {
+            if let Some(constant) = property.get("const")
+                && self.required.reserve_bytes(name.len() + 24)
+                && self.required.reserve(constant)
+            {
+                output.insert(name.clone(), Value::Object(Map::from_iter([("const".to_owned(), constant.clone())])));
+            }
+        }
+        output
+    }
+
+    /// Adds the values of the property that selects a variant, in place of the variants.
+    fn restore_variant_values(&mut self, variants: &[&Value], output: &mut Map<String, Value>) {
+        let mut name: Option<String> = None;
+        let mut values: Vec<Value> = Vec::new();
+        let mut is_complete = true;
+        for variant in variants {
+            match self.selecting_values(variant, name.as_deref()) {
+                Some((property, selecting)) => {
+                    name.get_or_insert(property);
+                    values.extend(selecting);
+                }
+                // Accepts other values, or none that are known.
+                None => is_complete = false,
+            }
+        }
+        let Some(name) = name.filter(|name| self.required.reserve_bytes(name.len() + 40)) else { return };
+        let mut property = Map::new();
+        let listed = Value::Array(values);
+        if is_complete && self.required.reserve(&listed) {
+            property.insert("enum".into(), listed);
+        } else if let Value::Array(values) = &listed {
+            self.describe_choices(values, &mut property);
+        }
+        output.insert("properties".into(), Value::Object(Map::from_iter([(name, property.into())])));
+    }
+
+    /// Returns the values of a property that select a variant: of the named one, or of the first with a constant.
+    fn selecting_values(&mut self, variant: &Value, name: Option<&str>) -> Option<(String, Vec<Value>)> {
+        // Variants that are no reference are not charged, because there may be thousands.
+        let is_reference = referenced_definition(variant.as_object()?).is_some();
+        let variant = if is_reference { self.read_schema(variant)? } else { ReadSchema::Inline(variant.as_object()?) };
+        let properties = variant.fields()?.get("properties")?.as_object()?;
+        let is_selecting = |property: &Value| property.get("const").is_some() || property.get("enum").is_some();
+        let (name, property) = match name {
+            Some(name) => properties.get_key_value(name).filter(|(_, property)| is_selecting(property))?,
+            None => properties.iter().find(|(_, property)| is_selecting(property))?,
+        };
+        let values = match property.get("const") {
+            Some(constant) => vec![constant.clone()],
+            None => property.get("enum")?.as_array()?.clone(),
+        };
+        Some((name.clone(), values))
     }
 
     /// Returns the required properties of an object whose values are listed, without anything else and without those in
@@ -199,6 +270,7 @@ impl Pruner<'_, '_> {
         }
         let missing = choices.len() - count;
         let note = match count {
+            0 if choices.len() == 1 => "A fixed value (ask for the full schema to see it).".to_owned(),
             0 => format!("One of {missing} values (ask for the full schema to see them)."),
             _ => format!("One of {shown}, or {missing} more (ask for the full schema to see all)."),
         };

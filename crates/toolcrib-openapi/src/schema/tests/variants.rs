@@ -57,6 +57,29 @@ fn a_discriminator_assigns_values_to_variants() {
 }
 
 #[test]
+fn the_default_of_a_discriminator_takes_all_other_values() {
+    let kind = json!({ "type": "string" });
+    let cat = || object(json!({ "kind": kind, "lives": { "type": "integer" } }), &["kind", "lives"]);
+    let other = || object(json!({ "kind": kind, "name": { "type": "string" } }), &["name"]);
+    let discriminator = || json!({ "propertyName": "kind", "mapping": { "cat": "Cat" }, "defaultMapping": "Other" });
+    let cases = [
+        (json!({ "kind": "cat", "lives": 9 }), true),
+        (json!({ "kind": "cat", "name": "Tom" }), false),
+        (json!({ "kind": "bird", "name": "Tweety" }), true),
+        (json!({ "kind": "Other", "name": "Tweety" }), true),
+        (json!({ "name": "Tweety" }), true),
+        (json!({ "kind": "bird", "lives": 9 }), false),
+    ];
+    let definitions = json!({ "Cat": cat(), "Other": other() });
+    check_values(SchemaDialect::JsonSchema, one_of(&["Cat", "Other"], discriminator()), definitions, &cases);
+
+    let extending = |schema: Value| json!({ "allOf": [reference("Pet"), schema] });
+    let pet = json!({ "type": "object", "properties": { "kind": kind }, "discriminator": discriminator() });
+    let definitions = json!({ "Pet": pet, "Cat": extending(cat()), "Other": extending(other()) });
+    check_values(SchemaDialect::JsonSchema, reference("Pet"), definitions, &cases);
+}
+
+#[test]
 fn a_value_may_match_several_variants() {
     let variants = json!([{ "type": "integer" }, { "type": "number" }]);
     check(SchemaDialect::JsonSchema, json!({ "oneOf": variants }), json!({ "anyOf": variants }));

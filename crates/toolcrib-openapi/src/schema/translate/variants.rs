@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 use toolcrib_schema::{declared_types, definition_reference, reference_text};
 
 use super::super::super::document_set::NodeRef;
-use super::super::discriminator::{Variant, VariantOrigin, is_union};
+use super::super::discriminator::{Selection, Variant, VariantOrigin, is_union};
 use super::super::{DefinitionForm, DefinitionTarget};
 use super::{Translation, allow_null, description_entry, is_nullable};
 
@@ -38,8 +38,18 @@ impl<'a> Translation<'_, 'a> {
         let Some(discriminator) = discriminator else { return Some(translated.into()) };
         let is_inherited = node.value.get("discriminator").is_none();
         let origin = if is_inherited { VariantOrigin::InheritingUnion } else { VariantOrigin::Union };
-        let selections = self.translator.select_variants(&discriminator, &variants, &origin, self.direction);
-        let restricted = translated.into_iter().zip(selections).map(|(translated, selection)| {
+        let mut selections = self.translator.select_variants(&discriminator, &variants, &origin, self.direction);
+        let default = self.translator.default_variant(&discriminator, &variants);
+        let default_selection = default.map(|index| std::mem::take(&mut selections[index]));
+        let selecting: Vec<Value> = match default_selection {
+            // Its own enum restricts it already.
+            Some(Selection { is_declared: true, .. }) | None => Vec::new(),
+            Some(_) => selections.iter().flat_map(|selection| selection.values.iter().cloned()).collect(),
+        };
+        let restricted = translated.into_iter().zip(selections).enumerate().map(|(index, (translated, selection))| {
+            if default == Some(index) && !selecting.is_empty() {
+                return other_values(discriminator.property, &selecting, translated);
+            }
             match values_schema(selection.values).filter(|_| !selection.is_declared) {
                 Some(schema) => with_property(discriminator.property, schema, translated),
                 None => translated,
@@ -69,10 +79,18 @@ impl<'a> Translation<'_, 'a> {
         }
         let mut members = Vec::new();
         let mut selecting: Vec<Value> = Vec::new();
-        for (subtype, mut selection) in subtypes.iter().zip(selections) {
+        let default = self.translator.default_variant(&discriminator, &variants);
+        let mut default_reference = None;
+        for (index, (subtype, mut selection)) in subtypes.iter().zip(selections).enumerate() {
             selection.values.retain(|value| uses.get(&value.to_string()) == Some(&1));
-            selecting.extend(selection.values.iter().cloned());
-            let Some(schema) = values_schema(selection.values) else { continue };
+            let is_default = default == Some(index);
+            if !is_default {
+                selecting.extend(selection.values.iter().cloned());
+            }
+            let schema = values_schema(selection.values);
+            if schema.is_none() && !is_default {
+                continue;
+            }
             let form = self.base_form(subtype.resolved);
             let node = match form {
                 DefinitionForm::Value => subtype.node,
@@ -81,17 +99,23 @@ impl<'a> Translation<'_, 'a> {
             };
             let name = self.add_reference(node, subtype.url.clone(), form);
             let reference = json!({ "$ref": definition_reference(&name) });
-            members.push(with_property(discriminator.property, schema, reference));
+            match schema.filter(|_| !is_default) {
+                Some(schema) => members.push(with_property(discriminator.property, schema, reference)),
+                None => default_reference = Some(reference),
+            }
         }
         if members.is_empty() {
             return None;
         }
         let selects = |value: &String| uses.get(value) == Some(&1);
         let is_object = declared_types(base.value.get("type")).all(|kind| kind == "object");
-        if !is_object || !inherited.is_some_and(|listed| listed.iter().all(selects)) {
+        if let Some(reference) = default_reference {
+            members.push(other_values(discriminator.property, &selecting, reference));
+        } else if !is_object || !inherited.is_some_and(|listed| listed.iter().all(selects)) {
             let url = format!("{}{}", base.document_url, target.pointer);
             let name = self.add_reference(base, url, DefinitionForm::Base);
-            members.push(other_values(discriminator.property, &selecting, &name));
+            let reference = json!({ "$ref": definition_reference(&name) });
+            members.push(other_values(discriminator.property, &selecting, reference));
         }
         let mut output = Map::new();
         output.extend(base.value.get("description").and_then(Value::as_str).map(description_entry));
@@ -151,10 +175,10 @@ fn values_schema(mut values: Vec<Value>) -> Option<Value> {
 }
 
 /// Returns the variant for values of a property that select no other variant, and for values that are no objects.
-fn other_values(property: &str, selecting: &[Value], base: &str) -> Value {
+fn other_values(property: &str, selecting: &[Value], schema: Value) -> Value {
     let properties = json!({ property: { "enum": selecting } });
     let selected = json!({ "type": "object", "properties": properties, "required": [property] });
-    json!({ "title": format!("other {property}"), "allOf": [{ "$ref": definition_reference(base) }], "not": selected })
+    json!({ "title": format!("other {property}"), "allOf": [schema], "not": selected })
 }
 
 /// Renames `oneOf` to `anyOf`. Beside an `anyOf`, it becomes a member of `allOf`.
