@@ -244,7 +244,8 @@ impl Dispatcher {
         let result = if context.hold_binaries && is_api {
             let dispatcher = self.clone();
             let context = context.clone();
-            rewrite_result(result, move |result| dispatcher.held_binaries.hold(result, &context)).await?
+            let limit = settings.result_limit();
+            rewrite_result(result, move |result| dispatcher.held_binaries.hold(result, limit, &context)).await?
         } else {
             result
         };

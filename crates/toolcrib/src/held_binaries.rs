@@ -1,6 +1,6 @@
 //! Binary content too large for a result, held for a while so that its client can read it as a resource.
 //!
-//! A block of the result with more than 64 KiB becomes a link:
+//! An embedded resource of more than 64 KiB, and an image or audio that does not fit into a result, becomes a link:
 //!
 //! ```json
 //! { "type": "resource_link", "uri": "toolcrib-held://NODE-binary-ID", "name": "report.pdf", "size": 70000, … }
@@ -29,8 +29,6 @@ use crate::node::{HandleOrigin, NodeId};
 
 /// Larger binary content is held instead of included in the result.
 const MAX_INLINE_BYTES: usize = 64 * 1024;
-/// The same as Base64.
-const MAX_INLINE_BASE64_LEN: usize = MAX_INLINE_BYTES.div_ceil(3) * 4;
 /// Time during which a binary can be read.
 const BINARY_LIFETIME: Duration = Duration::from_secs(600);
 /// Limits for the binaries of one client, and for all. The oldest are removed first.
@@ -87,11 +85,12 @@ impl BinaryStore {
     }
 
     /// Replaces large binary blocks of a result by links to what is held. A result without any is returned as it is.
-    pub(crate) fn hold(&self, result: ToolResult, context: &CallContext) -> ToolResult {
+    /// Images and audio are for the agent to see and hear, so they stay in the result up to `result_limit`.
+    pub(crate) fn hold(&self, result: ToolResult, result_limit: u64, context: &CallContext) -> ToolResult {
         let replace = || {
             let blocks: Vec<&RawValue> = serde_json::from_str(result.layout.content(&result.raw)).ok()?;
             let links: Vec<Option<Box<RawValue>>> =
-                blocks.iter().map(|block| self.hold_block(block, context)).collect();
+                blocks.iter().map(|block| self.hold_block(block, result_limit, context)).collect();
             if links.iter().all(Option::is_none) {
                 return None;
             }
@@ -102,22 +101,28 @@ impl BinaryStore {
             ToolResult::parse(to_raw_value(&fields).ok()?)
         };
         // Most results are too small to contain one.
-        let is_large = result.raw.get().len() > MAX_INLINE_BASE64_LEN;
+        let is_large = result.raw.get().len() > MAX_INLINE_BYTES.min(result_limit as usize);
         is_large.then(replace).flatten().unwrap_or(result)
     }
 
-    /// Holds the content of an embedded resource, if it is large, and returns the link.
-    fn hold_block(&self, block: &RawValue, context: &CallContext) -> Option<Box<RawValue>> {
-        if block.get().len() <= MAX_INLINE_BASE64_LEN {
+    /// Holds the content of a block, if it is large, and returns the link.
+    fn hold_block(&self, block: &RawValue, result_limit: u64, context: &CallContext) -> Option<Box<RawValue>> {
+        if block.get().len() <= MAX_INLINE_BYTES.min(result_limit as usize) {
             return None;
         }
-        let resource = RawFields::parse(RawFields::parse(block)?.get("resource")?)?;
-        let text = |name: &str| serde_json::from_str::<String>(resource.get(name)?.get()).ok();
-        let base64 = text("blob").filter(|blob| blob.len() > MAX_INLINE_BASE64_LEN)?;
+        let fields = RawFields::parse(block)?;
+        let resource = fields.get("resource").and_then(RawFields::parse);
+        let content = resource.as_ref().unwrap_or(&fields);
+        let text = |name: &str| serde_json::from_str::<String>(content.get(name)?.get()).ok();
+        let base64 = text(if resource.is_some() { "blob" } else { "data" })?;
+        let size = decoded_size(&base64);
+        let is_held =
+            if resource.is_some() { size > MAX_INLINE_BYTES } else { block.get().len() as u64 > result_limit };
+        if !is_held {
+            return None;
+        }
         let media_type = text("mimeType").unwrap_or_else(|| "application/octet-stream".to_owned());
         let name = resource_name(&text("uri").unwrap_or_default());
-        let padding = base64.bytes().rev().take_while(|byte| *byte == b'=').count();
-        let size = base64.len() / 4 * 3 - padding;
         let uri = format!("{URI_PREFIX}{}-binary-{:032x}", self.node.as_str(), rand::random::<u128>());
         let minutes = BINARY_LIFETIME.as_secs() / 60;
         let link = json!({
@@ -209,6 +214,12 @@ fn remove_oldest(binaries: &mut Vec<StoredBinary>, limits: HoldLimits, is_select
     });
 }
 
+/// Number of bytes that a text in base64 stands for.
+fn decoded_size(base64: &str) -> usize {
+    let padding = base64.bytes().rev().take_while(|byte| *byte == b'=').count();
+    base64.len() / 4 * 3 - padding
+}
+
 /// Name for a link: the last segment of the path.
 fn resource_name(uri: &str) -> String {
     let path = uri.split(['?', '#']).next().unwrap_or_default();
@@ -238,15 +249,45 @@ mod tests {
         CallContext { client: Some(ClientId(id)), ..CallContext::default() }
     }
 
+    const RESULT_LIMIT: u64 = 256 * 1024;
+
     fn hold(store: &BinaryStore, blob_len: usize, context: &CallContext) -> Value {
-        let blob = "A".repeat(blob_len);
+        hold_base64(store, &"A".repeat(blob_len), context)
+    }
+
+    fn hold_base64(store: &BinaryStore, blob: &str, context: &CallContext) -> Value {
         let resource = json!({ "uri": "http://h/files/report.pdf?key=1", "mimeType": "application/pdf", "blob": blob });
-        let result = json!({
-            "content": [{ "type": "text", "text": "200 OK" }, { "type": "resource", "resource": resource }],
-            "_meta": { "a": 1 },
-        });
+        hold_content(store, json!({ "type": "resource", "resource": resource }), context)
+    }
+
+    fn hold_content(store: &BinaryStore, block: Value, context: &CallContext) -> Value {
+        let result = json!({ "content": [{ "type": "text", "text": "200 OK" }, block], "_meta": { "a": 1 } });
         let result = ToolResult::parse(to_raw_value(&result).unwrap()).unwrap();
-        serde_json::from_str(store.hold(result, context).raw.get()).unwrap()
+        serde_json::from_str(store.hold(result, RESULT_LIMIT, context).raw.get()).unwrap()
+    }
+
+    #[test]
+    fn the_limit_counts_the_bytes_and_not_their_base64() {
+        let store = BinaryStore::new(NodeId::random(&[0; 32]));
+        // 65,536, 65,537 and 65,538 bytes have the same length as base64.
+        for (padding, expected) in [("==", "resource"), ("=", "resource_link"), ("", "resource_link")] {
+            let blob = format!("{}{padding}", "A".repeat(87_384 - padding.len()));
+            assert_eq!(hold_base64(&store, &blob, &client(1))["content"][1]["type"], expected, "{padding}");
+        }
+    }
+
+    #[test]
+    fn an_image_is_held_if_it_does_not_fit_into_a_result() {
+        let store = BinaryStore::new(NodeId::random(&[0; 32]));
+        let image = |len: usize| json!({ "type": "image", "mimeType": "image/png", "data": "A".repeat(len) });
+        assert_eq!(hold_content(&store, image(200_000), &client(1))["content"][1]["type"], "image");
+        let link = &hold_content(&store, image(300_000), &client(1))["content"][1];
+        assert_eq!((&link["type"], &link["size"]), (&json!("resource_link"), &json!(225_000)));
+        let binary = store.read(link["uri"].as_str().unwrap(), &client(1)).unwrap();
+        assert_eq!((binary.media_type.as_str(), binary.base64.len()), ("image/png", 300_000));
+        // A long text has no content to hold.
+        let text = json!({ "type": "text", "text": "A".repeat(300_000) });
+        assert_eq!(hold_content(&store, text, &client(1))["content"][1]["type"], "text");
     }
 
     fn uri(result: &Value) -> &str {
@@ -256,7 +297,7 @@ mod tests {
     #[tokio::test]
     async fn large_content_becomes_a_link_that_its_client_can_read() {
         let store = BinaryStore::new(NodeId::random(&[0; 32]));
-        assert_eq!(hold(&store, MAX_INLINE_BASE64_LEN, &client(1))["content"][1]["type"], "resource");
+        assert_eq!(hold(&store, 80_000, &client(1))["content"][1]["type"], "resource");
         let result = hold(&store, 100_000, &client(1));
         let link = &result["content"][1];
         assert_eq!(
