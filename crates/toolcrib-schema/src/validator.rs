@@ -4,6 +4,7 @@
 //! Whatever cannot be validated within the limits is not rejected: the call goes to the source with a note
 //! ([`ValidationOutcome::Unvalidated`]), and the source decides.
 
+mod digits;
 mod variants;
 
 use std::sync::{Arc, OnceLock};
@@ -15,6 +16,8 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use toolcrib_core::json::{approximate, parse_exact};
 use toolcrib_core::text::sanitize_truncated;
+
+use digits::restore_digits;
 
 use super::cost::{BACKTRACK_LIMIT, CostModel, MAX_EXPANDED_PATHS, MAX_SUBSCHEMA_DEPTH, Unbounded};
 
@@ -103,6 +106,7 @@ impl Validator {
             Ok(model) => model,
             Err(reason) => return Ok(ValidationOutcome::Unvalidated(unvalidated_note(*reason))),
         };
+        let exact_arguments = arguments;
         let approximated = approximate(arguments);
         let arguments = approximated.as_ref().unwrap_or(arguments);
         // Computed before compiling: a schema too expensive for these arguments may be fine for others.
@@ -118,7 +122,10 @@ impl Validator {
         if compiled.is_valid(arguments) {
             return Ok(ValidationOutcome::Valid);
         }
-        list_errors(compiled, model, arguments)
+        list_errors(compiled, model, arguments).map_err(|errors| {
+            let schema: Value = parse_exact(self.schema.get()).unwrap_or_default();
+            restore_digits(errors, [&schema, exact_arguments])
+        })
     }
 
     /// Compiles the schema on first use.

@@ -275,6 +275,14 @@ fn an_integer_of_more_than_64_bits_is_an_integer() {
     for name in ["s", "small"] {
         assert!(validator.validate(&json!({ name: long })).is_err(), "{name}");
     }
+    // Messages have all digits.
+    let message = |arguments: Value| validator.validate(&arguments).unwrap_err()[0].message.clone();
+    let digits = "123456789012345678901234567890";
+    assert_eq!(message(json!({ "e": 7 })), format!("7 is not one of {digits}"));
+    assert_eq!(message(json!({ "small": long })), format!("{digits} is greater than the maximum of 9"));
+    let other: Value = parse_exact("18446744073709551616").unwrap();
+    assert_eq!(message(json!({ "e": other })), format!("18446744073709551616 is not one of {digits}"));
+    assert_eq!(message(json!({ "small": 1.5e300 })), "1.5e+300 is greater than the maximum of 9");
 }
 
 #[test]
