@@ -24,6 +24,9 @@ use super::url_policy::UrlPolicy;
 /// Redirects followed for one request; login pages that redirect to themselves end here.
 const MAX_REDIRECTS: usize = 5;
 
+/// Bytes of a compressed body that are read before its decoded size is checked for the first time.
+const FIRST_DECODED_BYTES: usize = 16 * 1024;
+
 /// HTTP request ready to send.
 #[derive(Debug, Clone)]
 pub(super) struct OutboundRequest {
@@ -177,9 +180,11 @@ impl OutboundSender<'_> {
     ) -> Result<ReceivedResponse, OutboundError> {
         let status = response.status();
         let mut headers = response.headers().clone();
+        let encoding = ContentEncoding::from_headers(&headers);
         let mut body = Vec::new();
         // Stop at the limit without reading the rest: the connection is dropped instead of reused.
         let mut is_truncated = false;
+        let mut next_check = FIRST_DECODED_BYTES;
         while let Some(chunk) = response.chunk().await.map_err(|error| self.classify_error(request, error))? {
             let remaining = self.max_response_bytes - body.len();
             body.extend_from_slice(&chunk[..chunk.len().min(remaining)]);
@@ -187,9 +192,20 @@ impl OutboundSender<'_> {
                 is_truncated = true;
                 break;
             }
+            // A compressed body may pass the limit, or never end, while its bytes as sent are few. The intervals double,
+            // so that decoding from the start takes no more than twice the time of decoding once.
+            if let ContentEncoding::Compressed(compressions) = &encoding
+                && body.len() >= next_check
+            {
+                next_check = 2 * body.len();
+                (body, is_truncated) = self.check_decoded_size(body, compressions.clone()).await?;
+                if is_truncated {
+                    break;
+                }
+            }
         }
         // Responses to HEAD, and those without content, name an encoding and have no body.
-        if let ContentEncoding::Compressed(compressions) = ContentEncoding::from_headers(&headers)
+        if let ContentEncoding::Compressed(compressions) = encoding
             && !body.is_empty()
         {
             let decoded = self.decode_body(request, body, compressions, is_truncated).await?;
@@ -199,6 +215,21 @@ impl OutboundSender<'_> {
         }
         let shown_url = display_url(&request.url);
         Ok(ReceivedResponse { status, headers, url: request.url.clone(), shown_url, body, is_truncated })
+    }
+
+    /// Returns the body, and whether the part that was read exceeds the limit when it is decoded.
+    async fn check_decoded_size(
+        &self,
+        body: Vec<u8>,
+        compressions: Vec<Compression>,
+    ) -> Result<(Vec<u8>, bool), OutboundError> {
+        let max_bytes = self.max_response_bytes;
+        let check = move || {
+            // The part ends too early, or is invalid: then the whole body fails in the end.
+            let is_truncated = decode(&body, &compressions, max_bytes).is_ok_and(|decoded| decoded.is_truncated);
+            Ok((body, is_truncated))
+        };
+        run_blocking(check).await.map_err(OutboundError::Rejected)
     }
 
     /// Decodes a body on a blocking thread. Nothing remains of a body that was cut before it was decoded.

@@ -89,6 +89,19 @@ async fn the_limit_counts_decoded_bytes() {
 }
 
 #[tokio::test]
+async fn a_compressed_response_without_an_end_is_stopped_at_the_limit() {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(&vec![0; 40 * 1024 * 1024]).unwrap();
+    let body = encoder.finish().unwrap();
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: video/mp4\r\ncontent-encoding: gzip\r\ntransfer-encoding: chunked";
+    // The connection stays open, and no further chunk comes.
+    let reply = [format!("{head}\r\n\r\n{:x}\r\n", body.len()).into_bytes(), body, b"\r\n".to_vec()].concat();
+    let (result, _) = get(move |_| HttpReply::raw(reply.clone())).await;
+    let message = "the response to `GET /p` is larger than 16 MiB; request less data".to_owned();
+    assert_eq!(failure_parts(result), ("rejected", Code::ToolExecutionFailed, message));
+}
+
+#[tokio::test]
 async fn wrong_and_incomplete_compression_are_errors() {
     let (result, requests) = get(|_| encoded_json("gzip", b"{\"a\": 1}".to_vec())).await;
     let message =
