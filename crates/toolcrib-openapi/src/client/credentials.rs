@@ -153,10 +153,8 @@ fn needs_document(auth: &Auth) -> bool {
 
 /// Returns the credential to send if the document does not complete it: a named key in a header.
 fn default_value(auth: &Auth) -> Option<AuthValue> {
-    match auth {
-        Auth::ApiKey { name, location: None, .. } if !name.is_empty() => auth_value(auth).ok(),
-        _ => None,
-    }
+    let is_default = matches!(auth, Auth::ApiKey { name, location: None, .. } if !name.is_empty());
+    is_default.then(|| auth_value(auth).ok()).flatten()
 }
 
 /// Credential as configured, completed by the document. Fails if the document has nothing to complete it with, or

@@ -116,10 +116,10 @@ fn is_satisfied(openapi: &OpenApiSource, requirement: &SecurityRequirement) -> b
             None => false,
             Some(Auth::Schemes(schemes)) => schemes.contains_key(&requirement.scheme),
             // Without a name, the key is one of the document.
-            Some(Auth::ApiKey { name, location, .. }) if name.is_empty() => match &requirement.kind {
-                SecurityScheme::ApiKey { location: declared, .. } => location.is_none_or(|place| place == *declared),
-                _ => false,
-            },
+            Some(Auth::ApiKey { name, location, .. }) if name.is_empty() => {
+                let is_place = |declared: KeyLocation| location.is_none_or(|place| place == declared);
+                matches!(requirement.kind, SecurityScheme::ApiKey { location, .. } if is_place(location))
+            }
             // Credentials without a scheme name are used for every scheme.
             Some(Auth::Bearer(_) | Auth::Basic { .. } | Auth::ApiKey { .. } | Auth::Oauth2 { .. }) => true,
         }
