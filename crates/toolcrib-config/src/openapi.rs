@@ -104,9 +104,14 @@ fn read_document(reader: &mut ConfigReader<'_>, section: &Section<'_>, key: &str
     Some(resolve_location(reader, &text))
 }
 
-/// Returns a URL as it is and a path resolved against the configuration file.
+/// Returns a URL as it is and a path resolved against the configuration file. A text that begins with a reference may
+/// become either.
 fn resolve_location(reader: &ConfigReader<'_>, text: &str) -> String {
-    if is_http_url(text) { text.to_owned() } else { path::to_absolute(reader.base_dir, text) }
+    if is_http_url(text) && !text.starts_with("${") {
+        text.to_owned()
+    } else {
+        path::to_absolute(reader.base_dir, text)
+    }
 }
 
 /// Reads `base_url`. A leading template may stand for the scheme, so such a URL is checked when it is filled.

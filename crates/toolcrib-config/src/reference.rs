@@ -11,6 +11,10 @@
 
 use std::fmt;
 
+use toolcrib_core::source::TextRole;
+
+use super::path;
+
 /// Reference to an environment variable or a file.
 /// Borrows from the text that it was parsed from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,6 +60,14 @@ pub fn has_reference(text: &str) -> bool {
     text.contains("${") && split_references(text).iter().any(|part| matches!(part, ReferencePart::Reference(_)))
 }
 
+/// Returns the kind in a text such as `${vault:KEY}`, which looks like a reference of an unknown kind.
+pub(super) fn find_unknown_kind(text: &str) -> Option<&str> {
+    let (_, inside) = text.split_once("${")?;
+    let (kind, _) = inside.split_once('}')?.0.split_once(':')?;
+    let is_word = !kind.is_empty() && kind.chars().all(|character| character.is_ascii_alphanumeric());
+    (is_word && !["env", "file"].contains(&kind)).then_some(kind)
+}
+
 /// Substitutes every reference by the result of `look_up`. Stops at the first error.
 /// Literal text is copied unchanged.
 pub fn resolve_references<E>(
@@ -70,6 +82,24 @@ pub fn resolve_references<E>(
         }
     }
     Ok(resolved)
+}
+
+/// Like [`resolve_references`], for a text of a source: a value that is a relative path is joined to the directory of
+/// the configuration file, and `~/` at its start is the home directory, as in a literal path.
+pub fn resolve_text<E>(
+    role: TextRole,
+    text: &str,
+    mut look_up: impl FnMut(&Reference<'_>) -> Result<String, E>,
+) -> Result<String, E> {
+    let Some((base, path)) = path::split_base(text).filter(|_| role != TextRole::Plain) else {
+        return resolve_references(text, look_up);
+    };
+    let value = resolve_references(path, &mut look_up)?;
+    if let Some(rest) = value.strip_prefix("~/") {
+        let home = look_up(&Reference::Env { name: "HOME", default: None })?;
+        return Ok(format!("{home}/{rest}"));
+    }
+    Ok(path::join_to_base(base, role, &value))
 }
 
 /// Replaces the paths of `${file:…}` references by `absolute`. Other references are written in their full form.
@@ -133,5 +163,28 @@ mod tests {
         check("Bearer ${env:TOKEN}", "Bearer <TOKEN|>");
         check("${TOKEN:-none}/${file:/etc/x}!", "<TOKEN|none>/<file /etc/x>!");
         check("${input:thing} ${} ${ open", "${input:thing} ${} ${ open");
+    }
+
+    #[test]
+    fn a_path_that_begins_with_a_reference_is_relative_to_the_file() {
+        let check = |role: TextRole, text: &str, value: &str, expected: &str| {
+            let look_up = |reference: &Reference<'_>| match reference {
+                Reference::Env { name: "HOME", .. } => Ok::<_, ()>("/home/me".to_owned()),
+                Reference::Env { .. } | Reference::File { .. } => Ok(value.to_owned()),
+            };
+            assert_eq!(resolve_text(role, text, look_up).unwrap(), expected, "{role:?} {text} {value}");
+        };
+        let text = "/p/./${env:X}";
+        check(TextRole::Path, text, "../api.yaml", "/api.yaml");
+        check(TextRole::Path, text, "api.yaml", "/p/api.yaml");
+        check(TextRole::Path, text, "~/api.yaml", "/home/me/api.yaml");
+        check(TextRole::Path, text, "/etc/./x", "/etc/./x");
+        check(TextRole::Path, text, "https://h/x", "https://h/x");
+        check(TextRole::Path, "/p/./${env:X}/y", ".", "/p/y");
+        check(TextRole::Path, "//./${env:X}", "y", "/y");
+        check(TextRole::Path, "/opt/${env:X}", "/y", "/opt//y");
+        check(TextRole::Program, text, "./run.sh", "/p/run.sh");
+        check(TextRole::Program, text, "npx", "npx");
+        check(TextRole::Plain, text, "/y", "/p/.//y");
     }
 }

@@ -28,7 +28,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use toolcrib_config::reference::{self, Reference, ReferencePart};
 use toolcrib_core::fingerprint::Fingerprint;
-use toolcrib_core::source::SourceKind;
+use toolcrib_core::source::{SourceKind, TextRole};
 use toolcrib_core::{Code, Error, Result};
 
 use crate::templates::fill_kind;
@@ -43,6 +43,11 @@ pub fn resolve(text: &str) -> Result<String> {
     reference::resolve_references(text, |reference| resolve_reference(reference, read_secret_file))
 }
 
+/// Resolves all references in a path. A relative value is relative to the configuration file. Reads files, so it blocks.
+pub fn resolve_path(text: &str) -> Result<String> {
+    reference::resolve_text(TextRole::Path, text, |reference| resolve_reference(reference, read_secret_file))
+}
+
 /// Resolves the references to environment variables in a setting; one to a file is an error. The error names the
 /// reference and the reason.
 pub fn resolve_variables(text: &str) -> Result<String, String> {
@@ -52,7 +57,9 @@ pub fn resolve_variables(text: &str) -> Result<String, String> {
 
 /// Resolves all references of a source's configuration. Reads files, so it blocks.
 pub fn resolve_kind(kind: &SourceKind) -> Result<SourceKind> {
-    kind.try_map_texts(resolve)
+    kind.try_map_texts_by_role(|role, text| {
+        reference::resolve_text(role, text, |reference| resolve_reference(reference, read_secret_file))
+    })
 }
 
 /// Values of references, read at one moment. Never stored.
@@ -85,9 +92,15 @@ impl ReferenceValues {
         reference::resolve_references(text, |reference| self.get(reference))
     }
 
+    /// Resolves all references in a text of a source. A value that is a relative path is relative to the configuration
+    /// file.
+    pub fn resolve_text(&self, role: TextRole, text: &str) -> Result<String> {
+        reference::resolve_text(role, text, |reference| self.get(reference))
+    }
+
     /// Resolves all references of a source's configuration.
     pub fn resolve_kind(&self, kind: &SourceKind) -> Result<SourceKind> {
-        kind.try_map_texts(|text| self.resolve(text))
+        kind.try_map_texts_by_role(|role, text| self.resolve_text(role, text))
     }
 
     /// Keyed hash of what a source connects to, with resolved references and inherited variables, to detect changes.

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::policy::Rules;
 
 pub use id::SourceId;
+pub use references::TextRole;
 
 /// Definition of a source from a configuration or a command. References to secrets are unresolved.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -32,7 +32,7 @@ pub fn read_model(directory: &Path) -> Result<EmbeddingModel> {
 pub(crate) fn configured_model(path: &str) -> Arc<LazyModel> {
     let configured = path.to_owned();
     Arc::new(LazyModel::new(path, move || {
-        let directory = secret::resolve(&configured).map(PathBuf::from);
+        let directory = secret::resolve_path(&configured).map(PathBuf::from);
         match directory.and_then(|directory| read_model(&directory)) {
             Ok(model) => Some(model),
             Err(error) => {

@@ -96,8 +96,8 @@ fn a_document_is_a_file_relative_to_the_configuration_or_a_url() {
         ("./a/../shop.yaml", "/p/shop.yaml"),
         ("/etc/shop.yaml", "/etc/shop.yaml"),
         ("~/shop.yaml", "${env:HOME}/shop.yaml"),
-        ("${env:DOCUMENT}", "${env:DOCUMENT}"),
-        ("${file:where.txt}", "${file:/p/where.txt}"),
+        ("${env:DOCUMENT}", "/p/./${env:DOCUMENT}"),
+        ("${file:where.txt}", "/p/./${file:/p/where.txt}"),
         ("http://127.0.0.1:8080/openapi.json", "http://127.0.0.1:8080/openapi.json"),
         ("HTTPS://shop.example/openapi.json", "HTTPS://shop.example/openapi.json"),
     ] {

@@ -16,7 +16,7 @@ const HEADER_VALUE: &str = "[^\\p{Cc}]{0,12}";
 
 fn any_kind() -> impl Strategy<Value = SourceKind> {
     let path = prop::option::of("/[a-z .\u{e9}]{0,8}");
-    let stdio = ("[a-z]{1,8}|/[a-z/]{1,8}|\\$\\{env:X\\}", any_words(), any_map(), path, any_words()).prop_map(
+    let stdio = ("[a-z]{1,8}|/[a-z/]{1,8}|/p/\\./\\$\\{env:X\\}", any_words(), any_map(), path, any_words()).prop_map(
         |(command, args, env, cwd, inherit_env)| {
             SourceKind::Stdio(StdioSource { command, args, env, cwd, inherit_env })
         },

@@ -57,6 +57,17 @@ fn every_reference_is_redacted_in_any_field() {
 }
 
 #[test]
+fn the_path_of_a_document_is_named_and_its_url_is_redacted() {
+    let document = |value: &str| {
+        let document = format!("/p/./{}", reference(value));
+        SourceKind::OpenApi(OpenApiSource { document, ..OpenApiSource::default() })
+    };
+    assert_eq!(redact("no /p/api.yaml", &document("api.yaml")), "no /p/api.yaml");
+    assert_eq!(redact("no /srv/api.yaml", &document("/srv/api.yaml")), "no /srv/api.yaml");
+    assert_eq!(redact("no https://h/key", &document("https://h/key")), "no ***");
+}
+
+#[test]
 fn literals_in_places_that_hold_secrets_are_redacted() {
     assert_eq!(redact("bad hunter2!", &stdio_with_env("hunter2")), "bad ***!");
     assert_eq!(

@@ -20,7 +20,7 @@ use serde_json::Value;
 use toolcrib_config::reference::{self, Reference, ReferencePart};
 use toolcrib_config::show::{is_secret_name, secrets_in_args, secrets_in_url};
 use toolcrib_core::percent::decode_lossy;
-use toolcrib_core::source::{Auth, OpenApiSource, SourceKind};
+use toolcrib_core::source::{Auth, OpenApiSource, SourceKind, TextRole};
 use toolcrib_guard::XDG_DIRECTORIES;
 use url::{Host, Url, form_urlencoded};
 
@@ -91,16 +91,22 @@ struct SecretCollector {
 
 impl SecretCollector {
     /// Adds the values of all references and inherited variables. Roots of built-in tools are not secret: the tools
-    /// show them.
+    /// show them. Neither are variables in the paths of documents: no server gets them, and an error must be able to
+    /// name the file that is missing.
     fn add_references(&mut self, kind: &SourceKind, references: &ReferenceValues) {
         if kind.is_builtin() {
             return;
         }
         // The traversal visits every configurable text; its result is not used.
-        let visited: Result<SourceKind, Infallible> = kind.try_map_texts(|text| {
+        let visited: Result<SourceKind, Infallible> = kind.try_map_texts_by_role(|role, text| {
+            // A document may also be a URL, which can have a login or a token.
+            let is_document_path = role == TextRole::Path
+                && matches!(kind, SourceKind::OpenApi(_) | SourceKind::Workflow(_))
+                && references.resolve_text(role, text).is_ok_and(|resolved| !resolved.contains("://"));
             for piece in reference::split_references(text) {
                 let ReferencePart::Reference(reference) = piece else { continue };
-                let is_harmless = matches!(reference, Reference::Env { name, .. } if is_non_secret_variable(name));
+                let is_harmless =
+                    matches!(reference, Reference::Env { name, .. } if is_document_path || is_non_secret_variable(name));
                 if let Ok(value) = references.get(&reference)
                     && !is_harmless
                 {
@@ -124,7 +130,7 @@ impl SecretCollector {
     fn add_literals(&mut self, kind: &SourceKind, references: &ReferenceValues) {
         // Resolve as far as possible: literals may be combined with references, as in `Bearer ${env:TOKEN}`.
         let resolved: Result<SourceKind, Infallible> =
-            kind.try_map_texts(|text| Ok(references.resolve(text).unwrap_or_default()));
+            kind.try_map_texts_by_role(|role, text| Ok(references.resolve_text(role, text).unwrap_or_default()));
         let Ok(resolved) = resolved;
         match (kind, &resolved) {
             (SourceKind::Stdio(declared), SourceKind::Stdio(stdio)) => {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use toolcrib_connector::document::{DocumentLocation, MAX_DOCUMENT_BYTES, read_file_blocking};
-use toolcrib_connector::secret::resolve;
+use toolcrib_connector::secret;
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::source::OpenApiSource;
 use toolcrib_core::{Code, Error, Result, SourceId};
@@ -66,7 +66,7 @@ impl LocalDocumentReader {
 
 /// Returns the absolute path of a local document.
 pub fn resolve_path(location: &str) -> Result<PathBuf> {
-    match DocumentLocation::parse(&resolve(location)?)? {
+    match DocumentLocation::parse(&secret::resolve_path(location)?)? {
         DocumentLocation::File(path) => std::path::absolute(path).map_err(|error| document_error(&error.to_string())),
         DocumentLocation::Remote(_) => Err(document_error("it is not in a file")),
     }

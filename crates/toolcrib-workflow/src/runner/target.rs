@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use toolcrib_connector::document::DocumentLocation;
 use toolcrib_connector::secret::{ReferenceValues, file_paths_in};
 use toolcrib_core::execution::Operation;
-use toolcrib_core::source::{OpenApiSource, SourceKind};
+use toolcrib_core::source::{OpenApiSource, SourceKind, TextRole};
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::{Code, Error, Result, Source, SourceId, ToolName};
 use url::Url;
@@ -148,7 +148,7 @@ fn as_openapi(source: &Source) -> Option<&OpenApiSource> {
 
 /// URL of a configured document location, with references resolved.
 fn document_url(text: &str, references: &ReferenceValues) -> Option<Url> {
-    match DocumentLocation::parse(&references.resolve(text).ok()?).ok()? {
+    match DocumentLocation::parse(&references.resolve_text(TextRole::Path, text).ok()?).ok()? {
         DocumentLocation::File(path) => file_url(&path),
         DocumentLocation::Remote(url) => Some(url),
     }

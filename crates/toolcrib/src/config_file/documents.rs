@@ -23,7 +23,7 @@ use toolcrib_openapi::client::resolve_path;
 use toolcrib_workflow::read_described_apis;
 
 use crate::connector::document::{DocumentLocation, MAX_DOCUMENT_BYTES, read_file_blocking};
-use crate::secret::resolve;
+use crate::secret;
 
 /// Reads the local documents of a project's sources, and hashes the files in its `directory` that their references
 /// name. A document whose files are unchanged since it was trusted is not parsed again. Sources without a local
@@ -121,7 +121,7 @@ fn local_document(read: impl FnOnce(&mut LocalDocumentReader) -> Result<BTreeSet
 
 /// Whether a document is fetched over HTTP.
 fn is_remote(document: &str) -> bool {
-    let location = resolve(document).and_then(|text| DocumentLocation::parse(&text));
+    let location = secret::resolve_path(document).and_then(|text| DocumentLocation::parse(&text));
     location.is_ok_and(|location| matches!(location, DocumentLocation::Remote(_)))
 }
 
