@@ -43,7 +43,7 @@ pub(super) fn is_narrowing(node: &ConfigNode) -> bool {
 pub(super) fn read(reader: &mut ConfigReader<'_>, id: &SourceId, node: &ConfigNode, path: &str) -> Option<Narrowing> {
     let section = reader.as_section(node, path)?;
     let enabled = reader.read_bool(&section, "enabled");
-    let tools = settings::read_rules(reader, &section);
+    let tools = settings::read_rules(reader, id, &section);
     let file = reader.file.to_owned();
     let narrowing = Narrowing { id: id.clone(), enabled, tools, file, line: section.line };
     let narrowing = reader.errors.is_empty().then_some(narrowing);

@@ -17,7 +17,7 @@ use super::ConfigDialect;
 use super::diagnostic::ConfigDiagnostic;
 use super::overrides::parse_flag;
 use super::path::resolve_file_references;
-use super::reference::has_reference;
+use super::reference::{find_unknown_kind, has_reference};
 use super::secret_mask::mask_literals;
 use super::size::parse_size;
 use super::syntax::{ConfigNode, NodeEntry, NodeValue, join_key};
@@ -89,8 +89,9 @@ impl<'a> ConfigReader<'a> {
         ConfigReader { lookup, ..self }
     }
 
-    /// Parses a value that is a reference, such as `${env:TTL}`. `None` for any other value. `Some(None)` reports why it
-    /// cannot be used: without its value, which may be a secret that was named by mistake.
+    /// Parses a value that is a reference, such as `${env:TTL}`, and reports an unknown kind of reference. `None` for any
+    /// other value. `Some(None)` reports why it cannot be used: without its value, which may be a secret that was named
+    /// by mistake.
     pub(super) fn read_reference<T>(
         &mut self,
         node: &ConfigNode,
@@ -98,7 +99,13 @@ impl<'a> ConfigReader<'a> {
         expected: &str,
         parse: impl FnOnce(&str) -> Option<T>,
     ) -> Option<Option<T>> {
-        let text = node.as_text().filter(|text| has_reference(text))?;
+        let text = node.as_text()?;
+        if !has_reference(text) {
+            let kind = find_unknown_kind(text)?;
+            let known = "`${env:NAME}`, `${env:NAME:-default}` and `${file:PATH}`";
+            self.error(node.line, path, format!("`{kind}` is no kind of reference; the known ones are {known}"));
+            return Some(None);
+        }
         let resolved = match self.lookup {
             Some(lookup) => lookup(&resolve_file_references(self.base_dir, text)),
             None => Err(format!("`{}` cannot be resolved here", mask_literals(text))),
@@ -217,6 +224,10 @@ impl<'a> ConfigReader<'a> {
     }
 
     fn resolve_text(&mut self, text: String, line: usize, path: &str) -> Option<String> {
+        // Other text with `${` is literal.
+        if !has_reference(&text) {
+            return Some(text);
+        }
         let node = ConfigNode { value: NodeValue::Text(text.clone()), line };
         let not_empty = |text: &str| (!text.is_empty()).then(|| text.to_owned());
         self.read_reference(&node, path, "text", not_empty).unwrap_or(Some(text))
@@ -246,6 +257,23 @@ impl<'a> ConfigReader<'a> {
             return flag;
         }
         self.type_error("true or false", node, &path);
+        None
+    }
+
+    /// Reads a boolean that may be written as text or number, as in files of other clients.
+    pub(super) fn read_flag(&mut self, node: &ConfigNode, path: &str) -> Option<bool> {
+        let flag = match &node.value {
+            NodeValue::Bool(flag, _) => Some(*flag),
+            NodeValue::Text(text) | NodeValue::Number(text) => parse_flag(text),
+            NodeValue::Null | NodeValue::List(_) | NodeValue::Map(_) => None,
+        };
+        if flag.is_some() {
+            return flag;
+        }
+        if let Some(flag) = self.read_reference(node, path, "true or false", parse_flag) {
+            return flag;
+        }
+        self.type_error("true or false", node, path);
         None
     }
 

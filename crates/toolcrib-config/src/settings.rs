@@ -4,11 +4,13 @@
 //! of the user are merged ([`SourceSettings::with_defaults`]). The accepted words are tables here, and the functions at
 //! the end write the same words back.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use toolcrib_core::policy::{Rule, Rules, Verdict};
-use toolcrib_core::source::{ArgumentValidation, Lifecycle, OnConflict, ProtocolVersion, ResultText, SourceSettings};
+use toolcrib_core::source::{
+    ArgumentValidation, Lifecycle, OnConflict, ProtocolVersion, ResultText, SourceId, SourceSettings,
+};
 use toolcrib_core::text::did_you_mean;
 
 use super::diagnostic::ConfigDiagnostic;
@@ -56,7 +58,7 @@ const VALIDATE_CHOICES: [(&str, ArgumentValidation); 2] =
 /// Reads all settings of a source. Unknown keys are reported by the caller, which knows those of the kind as well.
 ///
 /// Settings that refer to environment variables are checked with the values of this process and stay references.
-pub(super) fn read(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> SourceSettings {
+pub(super) fn read(reader: &mut ConfigReader<'_>, id: &SourceId, section: &Section<'_>) -> SourceSettings {
     let is_reference = |entry: &&NodeEntry| {
         let key = entry.key.as_str();
         let is_single = DEFAULTS_KEYS.contains(&key) || ["enabled", "title", "protocol"].contains(&key);
@@ -74,12 +76,18 @@ pub(super) fn read(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> Sour
         read_single(reader, &referring);
     }
     SourceSettings {
-        tags: reader.read_resolved_list(&literal, "tags"),
+        tags: remove_duplicates(reader.read_resolved_list(&literal, "tags")),
         essential: reader.read_resolved_list(&literal, "essential"),
-        tools: read_rules(reader, &literal),
+        tools: read_rules(reader, id, &literal),
         references,
         ..read_single(reader, &literal)
     }
+}
+
+/// Removes items that occur before, and keeps the order.
+fn remove_duplicates(items: Vec<String>) -> Vec<String> {
+    let mut seen = BTreeSet::new();
+    items.into_iter().filter(|item| seen.insert(item.clone())).collect()
 }
 
 /// Returns settings with the references to environment variables resolved. Those that cannot be resolved stay unset and
@@ -180,28 +188,39 @@ fn read_shared(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> SourceSe
 }
 
 /// Reads `tools`: a map of globs to verdicts, or a list of such maps, of which all but the first only restrict.
-pub(super) fn read_rules(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> Rules {
+pub(super) fn read_rules(reader: &mut ConfigReader<'_>, id: &SourceId, section: &Section<'_>) -> Rules {
     let path = join_key(&section.path, "tools");
     let Some(node) = section.get("tools") else { return Rules::default() };
-    let NodeValue::List(lists) = &node.value else { return read_rule_list(reader, node, &path) };
+    let NodeValue::List(lists) = &node.value else { return read_rule_list(reader, id, node, &path) };
     let mut lists =
-        lists.iter().enumerate().map(|(index, list)| read_rule_list(reader, list, &format!("{path}[{index}]")));
+        lists.iter().enumerate().map(|(index, list)| read_rule_list(reader, id, list, &format!("{path}[{index}]")));
     let own = lists.next().unwrap_or_default();
     lists.fold(own, Rules::restricted_by)
 }
 
 /// Reads one map of globs to verdicts. Entries with an invalid verdict are reported and skipped.
 /// A source with a skipped entry has an error and is not used, so a mistake in a rule allows nothing.
-fn read_rule_list(reader: &mut ConfigReader<'_>, node: &ConfigNode, path: &str) -> Rules {
+///
+/// Rules see the names of tools without the prefix of the source. A glob with the prefix, as tools are shown, also becomes
+/// one without it; of two verdicts on the same glob the stricter applies.
+fn read_rule_list(reader: &mut ConfigReader<'_>, id: &SourceId, node: &ConfigNode, path: &str) -> Rules {
     let Some(globs) = reader.as_section(node, path) else { return Rules::default() };
     let verdicts = Verdict::ALL.map(|verdict| (verdict.as_str(), verdict));
-    let rules = globs.entries.iter().filter_map(|entry| {
+    let prefix = format!("{id}__");
+    let mut rules: BTreeMap<&str, Verdict> = BTreeMap::new();
+    for entry in globs.entries {
         // Another word for `hide`, as other clients have it.
-        if entry.node.as_text() == Some("disable") {
-            return Some(Rule { glob: entry.key.clone(), verdict: Verdict::Hide });
+        let is_disabled = entry.node.as_text() == Some("disable");
+        let verdict = if is_disabled {
+            Some(Verdict::Hide)
+        } else {
+            reader.read_choice(&entry.node, &join_key(path, &entry.key), &verdicts)
+        };
+        let Some(verdict) = verdict else { continue };
+        let glob = entry.key.as_str();
+        for glob in std::iter::once(glob).chain(glob.strip_prefix(&prefix)) {
+            rules.entry(glob).and_modify(|known| *known = verdict.max(*known)).or_insert(verdict);
         }
-        let verdict = reader.read_choice(&entry.node, &join_key(path, &entry.key), &verdicts)?;
-        Some(Rule { glob: entry.key.clone(), verdict })
-    });
-    Rules::new(rules.collect())
+    }
+    Rules::new(rules.into_iter().map(|(glob, verdict)| Rule { glob: glob.to_owned(), verdict }).collect())
 }

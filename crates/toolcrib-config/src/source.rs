@@ -59,7 +59,7 @@ pub(super) fn read(reader: &mut ConfigReader<'_>, id: &SourceId, node: &ConfigNo
     let section = reader.as_section(node, path)?;
     report_unknown_keys(reader, &section);
     // Settings are read before the kind, so that their errors are reported even if the kind is invalid.
-    let settings = settings::read(reader, &section);
+    let settings = settings::read(reader, id, &section);
     let kind = resolve_reference_paths(reader.base_dir, &read_kind(reader, &section)?);
     Some(Source { id: id.clone(), kind, settings })
 }

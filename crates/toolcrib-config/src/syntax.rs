@@ -102,6 +102,11 @@ impl ConfigNode {
         ConfigNode { value: NodeValue::Text(text.into()), line }
     }
 
+    /// Creates a boolean, for values that are made by rewriting.
+    pub(super) fn flag(flag: bool, line: usize) -> ConfigNode {
+        ConfigNode { value: NodeValue::Bool(flag, flag.to_string()), line }
+    }
+
     /// Whether this is null. `key:` without a value is null in YAML.
     pub(super) fn is_null(&self) -> bool {
         self.value == NodeValue::Null

@@ -464,3 +464,56 @@ fn references_are_resolved_in_every_scalar() {
     assert_eq!(faults.valid_sources().count(), 1);
     assert_eq!(read("expose: { prefix: \"${env:COUNT}\" }\n").unwrap_err()[0].line, 1);
 }
+
+#[test]
+fn disabled_in_a_clients_file_is_read_or_fails_the_source() {
+    let lookup = |text: &str| {
+        let value = |reference: &reference::Reference<'_>| match reference {
+            reference::Reference::Env { name: "ON", .. } => Ok("true".to_owned()),
+            reference::Reference::Env { name: "OFF", .. } => Ok("0".to_owned()),
+            reference::Reference::Env { default: Some(default), .. } => Ok((*default).to_owned()),
+            reference::Reference::Env { .. } | reference::Reference::File { .. } => {
+                Err(format!("`{reference}` cannot be resolved"))
+            }
+        };
+        reference::resolve_references(text, value)
+    };
+    let enabled = |disabled: &str| {
+        let text = format!(r#"{{ "mcpServers": {{ "a": {{ "command": "x", "disabled": {disabled} }} }} }}"#);
+        let config = Config::read_resolved(&text, ".mcp.json", Path::new("/p"), &lookup).unwrap();
+        assert_eq!(config.warnings, []);
+        config.sources[0].source.clone().map(|source| source.settings.enabled).map_err(|errors| errors[0].to_string())
+    };
+    for disabled in ["true", "\"true\"", "1", "\"${ON}\"", "\"${env:ON}\"", "\"${X:-true}\""] {
+        assert_eq!(enabled(disabled), Ok(Some(false)), "{disabled}");
+    }
+    for disabled in ["false", "\"no\"", "\"${OFF}\""] {
+        assert_eq!(enabled(disabled), Ok(Some(true)), "{disabled}");
+    }
+    assert_eq!(enabled("null"), Ok(None));
+    for (disabled, message) in [
+        ("\"maybe\"", "expected true or false, found text"),
+        ("[]", "expected true or false, found a list"),
+        ("\"${MISSING}\"", "`${env:MISSING}` cannot be resolved"),
+    ] {
+        assert_eq!(enabled(disabled), Err(format!(".mcp.json:1: mcpServers.a.disabled: {message}")));
+    }
+}
+
+#[test]
+fn a_rule_may_have_the_name_that_is_shown() {
+    let rules = |tools: &str| {
+        let text = format!("sources: {{ shop: {{ command: x, tools: {tools}, tags: [a, b, a] }} }}");
+        let config = Config::read(&text, "toolcrib.yaml", Path::new("/p")).unwrap();
+        let source = config.sources[0].source.clone().unwrap();
+        assert_eq!(source.settings.tags, ["a", "b"]);
+        source.settings.tools
+    };
+    let verdict = |tools: &str, name: &str| rules(tools).verdict(&[name], Verdict::Allow);
+    assert_eq!(verdict("{ shop__wipe: hide }", "wipe"), Verdict::Hide);
+    assert_eq!(verdict("{ shop__wipe: hide }", "shop__wipe"), Verdict::Hide);
+    assert_eq!(verdict("{ shop__wipe: hide, wipe: allow }", "wipe"), Verdict::Hide);
+    assert_eq!(verdict("{ 'shop__*': deny, 'get_*': allow }", "get_x"), Verdict::Allow);
+    assert_eq!(verdict("{ 'shop__*': deny, 'get_*': allow }", "set_x"), Verdict::Deny);
+    assert_eq!(verdict("{ other__wipe: hide }", "wipe"), Verdict::Allow);
+}

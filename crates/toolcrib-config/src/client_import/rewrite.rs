@@ -9,7 +9,7 @@
 //! ```
 
 use super::super::reader::ConfigReader;
-use super::super::syntax::{ConfigNode, NodeEntry, NodeValue};
+use super::super::syntax::{ConfigNode, NodeEntry, NodeValue, join_key};
 use super::{McpClientKind, variables};
 
 /// Rewrites the keys of a server. `client` is `None` for a file of an unknown client.
@@ -22,7 +22,14 @@ pub(in super::super) fn rewrite(
 ) -> ConfigNode {
     let NodeValue::Map(entries) = &node.value else { return node.clone() };
     let mut server = ServerEntry { entries: entries.clone(), line: node.line };
-    server.rename_inverted_flag("disabled", "enabled");
+    if let Some(mut disabled) = server.take("disabled").filter(|disabled| !disabled.is_null()) {
+        let path = join_key(path, "disabled");
+        variables::replace_variables(reader, client, &mut disabled, &path);
+        // A value that cannot be read fails the source: it must not start a server that the user has disabled.
+        if let Some(is_disabled) = reader.read_flag(&disabled, &path) {
+            server.set_if_absent("enabled", ConfigNode::flag(!is_disabled, disabled.line));
+        }
+    }
     match client {
         None | Some(McpClientKind::ClaudeDesktop | McpClientKind::ClaudeCode | McpClientKind::Cursor) => {}
         Some(McpClientKind::Vscode) => server.remove_ignored(&["gallery", "version", "dev"]),
@@ -131,15 +138,6 @@ impl ServerEntry {
             && let Some(node) = self.take(from)
         {
             self.set_if_absent(to, node);
-        }
-    }
-
-    /// Moves a boolean to a key of the opposite meaning.
-    /// A value of another type stays under its key, and reading reports it.
-    fn rename_inverted_flag(&mut self, from: &str, to: &str) {
-        if let Some(ConfigNode { value: NodeValue::Bool(flag, _), line }) = self.get(from).cloned() {
-            self.take(from);
-            self.set_if_absent(to, ConfigNode { value: NodeValue::Bool(!flag, (!flag).to_string()), line });
         }
     }
 

@@ -34,6 +34,11 @@ fn unknown_keys_suggest_the_nearest_key() {
         "sources:\n  files:\n    command: x\n    comand: npx",
         "toolcrib.yaml:4: sources.files: unknown key `comand`; did you mean `command`?",
     );
+    check_source(
+        "{ command: x, enabled: '${bogus:X}' }",
+        "sources.files.enabled: `bogus` is no kind of reference; the known ones are `${env:NAME}`, \
+         `${env:NAME:-default}` and `${file:PATH}`",
+    );
     check_source("{ command: x, disabled: true }", "sources.files: unknown key `disabled`; write `enabled: false`");
     check_source(
         "{ url: http://x, auth: { baerer: t } }",
