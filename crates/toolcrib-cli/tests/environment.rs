@@ -5,6 +5,9 @@ use serde_json::{Value, json};
 
 use crate::support::test_project::{TestProject, field_values};
 
+const API_DOCUMENT: &str = "openapi: 3.1.0\ninfo: { title: a, version: '1' }\nservers: [{ url: 'http://127.0.0.1:9' }]\n\
+    paths: { /orders: { get: { operationId: listOrders, responses: {} } } }\n";
+
 /// Prints the sources as JSON, with variables; returns them by id.
 fn sources_with(project: &TestProject, variables: &[(&str, &str)]) -> Value {
     let output = project.run_with(&["--config", "toolcrib.yaml", "sources", "--json"], variables);
@@ -95,4 +98,56 @@ fn a_long_name_is_cut_and_works_as_given() {
     assert!(id.starts_with("the_tools_of_the_whole") && id.len() <= 32, "{added}");
     project.run(&["refresh", name, "--force"]).assert_code(0);
     project.run(&["remove", name]).assert_code(0);
+
+    let project = TestProject::new(&format!("\"{name}\": {{ command: SERVER }}"));
+    let variable = "TOOLCRIB_SOURCE_THE_TOOLS_OF_THE_WHOLE_RESEARCH_DEPARTMENT_ENABLED";
+    let sources = sources_with(&project, &[(variable, "false")]);
+    assert_eq!(sources[id]["enabled"], json!(false), "{sources}");
+}
+
+#[test]
+fn a_path_from_a_variable_is_relative_to_the_file() {
+    let project = TestProject::new("");
+    std::fs::create_dir_all(project.path("project/rel/sub")).unwrap();
+    project.write("rel/api.yaml", API_DOCUMENT);
+    std::os::unix::fs::symlink(crate::support::scripted_server(), project.path("project/rel/run.sh")).unwrap();
+    project.write(
+        "rel/c.yaml",
+        "sources:\n  \
+           api: { openapi: \"${env:DOC}\" }\n  \
+           fallback: { openapi: \"${env:NO_DOC:-./api.yaml}\" }\n  \
+           core: { builtin: [file_list], roots: [\"${env:ROOT}\"] }\n  \
+           server: { command: \"${env:PROGRAM}\", cwd: \"${env:DIRECTORY}\" }\n",
+    );
+    let variables = [("DOC", "api.yaml"), ("ROOT", "."), ("PROGRAM", "./run.sh"), ("DIRECTORY", "sub")];
+    let run = |arguments: &[&str], variables: &[(&str, &str)]| {
+        project.run_with(&[&["--config", "rel/c.yaml"], arguments].concat(), variables)
+    };
+    run(&["refresh"], &variables).assert_code(0);
+    run(&["call", "core__file_list"], &variables).assert_code(0).assert_stdout("api.yaml");
+
+    // An error names the file that is missing.
+    let missing = [&variables[1..], &[("DOC", "../missing.yaml")]].concat();
+    let output = run(&["refresh", "api"], &missing);
+    output.assert_code(1);
+    let path = project.path("project/missing.yaml");
+    assert!((output.stdout.clone() + &output.stderr).contains(path.to_str().unwrap()), "{output:?}");
+}
+
+#[test]
+fn overrides_that_do_not_fit_a_source_are_reported_and_its_list_is_recorded() {
+    let project = TestProject::new("one: { command: SERVER }");
+    let run = |arguments: &[&str], variables: &[(&str, &str)]| {
+        project.run_with(&[&["--config", "toolcrib.yaml"], arguments].concat(), variables)
+    };
+    run(&["refresh"], &[("TOOLCRIB_SOURCE_ONE_TOKEN", "x")])
+        .assert_code(0)
+        .assert_stderr("TOOLCRIB_SOURCE_ONE_TOKEN: a program gets no bearer token");
+    assert_eq!(sources_with(&project, &[])["one"]["status"], "success");
+    // A URL replaces the program, for this process.
+    let url = [("TOOLCRIB_SOURCE_ONE_URL", "http://127.0.0.1:9/mcp")];
+    let overridden = sources_with(&project, &url);
+    assert_eq!((&overridden["one"]["transport"], &overridden["one"]["command"]), (&json!("http"), &Value::Null));
+    run(&["refresh", "one"], &url).assert_code(1);
+    assert_eq!(sources_with(&project, &[])["one"]["transport"], "stdio");
 }

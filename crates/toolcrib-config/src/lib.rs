@@ -53,7 +53,7 @@ pub use diagnostic::ConfigDiagnostic;
 pub use export::{export, export_json, masked_keys};
 pub use inline_source::{parse_source, parse_source_resolved};
 pub use narrowing::Narrowing;
-pub use overrides::{Override, Overrides, overrides_from_env};
+pub use overrides::{OverridableSource, Override, Overrides, overrides_from_env};
 pub use reader::ReferenceLookup;
 pub use settings::resolve_settings;
 pub use source_keys::Secrets;

@@ -22,6 +22,7 @@ mod reconcile;
 mod damage;
 mod newer_records;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -33,7 +34,7 @@ use toolcrib_core::features::{FeatureList, RecordedFeatures};
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::inventory::{Actor, Command, Declaration, Event, Origin};
 use toolcrib_core::source::SourceSettings;
-use toolcrib_core::{Code, Error, Result, Source, Timestamp};
+use toolcrib_core::{Code, Error, Result, Source, SourceId, Timestamp};
 
 use crate::connectors::Connectors;
 use crate::node::NodeId;
@@ -82,6 +83,8 @@ pub(crate) struct State {
 /// Settings of the configuration that hold for all sources.
 #[derive(Debug)]
 pub(crate) struct ConfiguredSettings {
+    /// Names of the sources in the configuration.
+    pub(crate) source_names: BTreeMap<SourceId, String>,
     /// Default settings of sources.
     pub(crate) defaults: SourceSettings,
     /// Which tools agents are shown.
@@ -94,7 +97,9 @@ pub(crate) struct ConfiguredSettings {
 
 impl ConfiguredSettings {
     pub(crate) fn from_config(config: &Config) -> ConfiguredSettings {
+        let names = config.sources.iter().map(|source| (source.id.clone(), source.original_name.clone()));
         ConfiguredSettings {
+            source_names: names.collect(),
             defaults: config.defaults.clone(),
             expose: Arc::new(config.expose.clone()),
             warm: config.warm,

@@ -68,8 +68,8 @@ impl SourceId {
         SourceId(cut_id(&id, name).into())
     }
 
-    /// Normalises a name; accepts the id of embedded tools.
-    pub fn normalize_name(name: &str) -> Result<SourceId> {
+    /// Returns the normalised form of a name without a limit of its length; empty if it has no letter or digit.
+    pub fn uncut_form(name: &str) -> String {
         let mut id = String::new();
         for character in name.chars().flat_map(char::to_lowercase) {
             if character.is_ascii_alphanumeric() {
@@ -78,14 +78,20 @@ impl SourceId {
                 id.push('_');
             }
         }
-        let id = id.trim_end_matches('_');
+        id.truncate(id.trim_end_matches('_').len());
+        id
+    }
+
+    /// Normalises a name; accepts the id of embedded tools.
+    pub fn normalize_name(name: &str) -> Result<SourceId> {
+        let id = SourceId::uncut_form(name);
         let reject = |reason: &str| {
             Err(Error::new(Code::ConfigInvalid, format!("`{}` cannot name a source: {reason}", truncate_name(name))))
         };
-        match id {
+        match id.as_str() {
             "" => reject("it has no letter or digit of a-z, 0-9"),
-            _ if id.len() > MAX_SOURCE_ID_LEN => Ok(SourceId(cut_id(id, name).into())),
-            _ if RESERVED_IDS.contains(&id) => reject("that name is reserved"),
+            _ if id.len() > MAX_SOURCE_ID_LEN => Ok(SourceId(cut_id(&id, name).into())),
+            _ if RESERVED_IDS.contains(&id.as_str()) => reject("that name is reserved"),
             _ => Ok(SourceId(id.into())),
         }
     }

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
-use toolcrib_config::show::{mask_url, show_config, show_source_keys};
+use toolcrib_config::show::{mask_args, mask_text, mask_url, show_config, show_source_keys};
 use toolcrib_config::{Config, Expose, WarmPolicy};
 use toolcrib_core::inventory::Origin;
 use toolcrib_core::policy::Verdict;
@@ -119,7 +119,7 @@ impl Configuration<'_> {
     }
 
     /// Returns what overrides a source's declaration: a command, and over that the environment. Keys are `enabled`,
-    /// `url` and `token`; empty if nothing overrides it.
+    /// `url`, `command`, `args` and `token`; empty if nothing overrides it.
     fn describe_overrides(&self, id: &SourceId) -> Map<String, Value> {
         let mut changes = Map::new();
         let inventory = self.registry.inventory();
@@ -134,6 +134,11 @@ impl Configuration<'_> {
         }
         if let Some(url) = environment.url {
             changes.insert("url".into(), json!({ "value": mask_url(&url), "origin": variable("URL") }));
+        }
+        if let Some((program, args)) = environment.command.as_deref().and_then(<[String]>::split_first) {
+            let origin = variable("COMMAND");
+            changes.insert("command".into(), json!({ "value": mask_text(program), "origin": origin }));
+            changes.insert("args".into(), json!({ "value": mask_args(args), "origin": origin }));
         }
         if environment.token.is_some() {
             changes.insert("token".into(), json!({ "value": "***", "origin": variable("TOKEN") }));

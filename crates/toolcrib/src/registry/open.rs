@@ -96,7 +96,7 @@ impl Registry {
         }
         let snapshot = state.snapshot();
         span.in_scope(|| state.log_environment_switches());
-        for error in snapshot.environment.unused_variables(snapshot.effective_sources.keys()) {
+        for error in snapshot.environment.errors() {
             tracing::warn!("{error}");
         }
         maintenance.spawn();

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use toolcrib_catalog::View;
-use toolcrib_config::Override;
 use toolcrib_config::show::{mask_args, mask_text, mask_url};
+use toolcrib_config::{ConfigDiagnostic, Override};
 use toolcrib_core::features::{FeatureKind, FeatureList, RecordedFeatures};
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::freshness::Freshness;
@@ -223,7 +223,12 @@ impl Sources<'_> {
 
     /// Returns what the environment of this process overrides of a source.
     pub fn environment_override(&self, id: &SourceId) -> Option<Override> {
-        self.registry.state.snapshot().environment.get(id)
+        self.registry.state.snapshot().environment.get(id).cloned()
+    }
+
+    /// Returns an error for each environment variable that should override a source and cannot be used.
+    pub fn environment_errors(&self) -> Vec<ConfigDiagnostic> {
+        self.registry.state.snapshot().environment.errors().to_vec()
     }
 
     /// Returns the sources that must not be contacted, each with the reason.

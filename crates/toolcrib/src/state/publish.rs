@@ -409,7 +409,8 @@ impl State {
 
     /// Returns what the environment overrides of the sources with these definitions, and declares besides.
     fn environment(&self, definitions: &BTreeMap<SourceId, (Fingerprint, Arc<Source>)>) -> EnvironmentOverrides {
-        self.snapshot.load().environment.for_sources(definitions.values().map(|(_, source)| source))
+        let definitions = definitions.values().map(|(_, source)| source);
+        self.snapshot.load().environment.for_sources(definitions, &self.settings.load().source_names)
     }
 
     /// Builds the catalogue entry of a source again, or removes it if the source is disabled or has no tool list.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use toolcrib_catalog::Catalog;
-use toolcrib_config::{ConfigDiagnostic, Override, overrides_from_env, resolve_settings};
+use toolcrib_config::{ConfigDiagnostic, OverridableSource, Override, Overrides, overrides_from_env, resolve_settings};
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::freshness::{Freshness, MAX_BACKOFF};
 use toolcrib_core::inventory::{Inventory, Origin, SourceState};
@@ -66,6 +66,8 @@ pub(crate) struct Snapshot {
 pub(crate) struct EnvironmentOverrides {
     /// Variables named `TOOLCRIB_SOURCE_…`.
     variables: Arc<[(String, String)]>,
+    /// What the variables override of the declared sources, and those that cannot be used.
+    overrides: Arc<Overrides>,
     /// `enabled` of the sources that refer to a variable for it, as long as no command says otherwise.
     resolved_enabled: Arc<BTreeMap<SourceId, bool>>,
     /// Sources that only the environment declares, each with a state as if it had been declared.
@@ -77,10 +79,12 @@ impl EnvironmentOverrides {
         EnvironmentOverrides { variables: variables.into(), ..EnvironmentOverrides::default() }
     }
 
-    /// Returns the overrides for these sources: those that the journal declares, with their definitions.
+    /// Returns the overrides for these sources: those that the journal declares, with their definitions. `names` are the
+    /// names that the configuration gives them.
     pub(crate) fn for_sources<'a>(
         &self,
         definitions: impl Iterator<Item = &'a Arc<Source>> + Clone,
+        names: &BTreeMap<SourceId, String>,
     ) -> EnvironmentOverrides {
         let referring = definitions.clone().filter(|source| source.settings.references.contains_key("enabled"));
         let enabled = referring.map(|source| {
@@ -89,21 +93,27 @@ impl EnvironmentOverrides {
             (source.id.clone(), settings.enabled.unwrap_or(false))
         });
         // Usually there are no variables, and then nothing has to be looked up.
-        let declared = if self.variables.is_empty() {
-            BTreeMap::new()
+        let overrides = if self.variables.is_empty() {
+            Overrides::default()
         } else {
-            overrides_from_env(self.variables.iter().cloned(), definitions.map(|source| &source.id)).declared
+            let sources = definitions.map(|source| OverridableSource {
+                id: &source.id,
+                kind: &source.kind,
+                name: names.get(&source.id).map(String::as_str),
+            });
+            overrides_from_env(self.variables.iter().cloned(), sources)
         };
-        let declared = declared.into_iter().map(|(id, source)| {
+        let declared = overrides.declared.iter().map(|(id, source)| {
             let definition = Fingerprint::digest(id.as_str());
             let enabled = source.settings.enabled;
             let state = SourceState::new(source.kind.name(), Origin::Runtime, definition, enabled);
-            (id, (Arc::new(source), state))
+            (id.clone(), (Arc::new(source.clone()), state))
         });
         EnvironmentOverrides {
             variables: self.variables.clone(),
             resolved_enabled: Arc::new(enabled.collect()),
             declared: Arc::new(declared.collect()),
+            overrides: Arc::new(overrides),
         }
     }
 
@@ -122,11 +132,8 @@ impl EnvironmentOverrides {
     }
 
     /// Returns what the environment overrides of a source.
-    pub(crate) fn get(&self, id: &SourceId) -> Option<Override> {
-        if self.variables.is_empty() {
-            return None;
-        }
-        overrides_from_env(self.variables.iter().cloned(), [id]).by_source.remove(id)
+    pub(crate) fn get(&self, id: &SourceId) -> Option<&Override> {
+        self.overrides.by_source.get(id)
     }
 
     /// Whether a source is enabled in this process: by its variable, else by the last command, else by its declaration.
@@ -140,15 +147,12 @@ impl EnvironmentOverrides {
 
     /// Whether the URL, the command or the token of a source is overridden, so that its discoveries hold for this process alone.
     pub(crate) fn changes_connection(&self, id: &SourceId) -> bool {
-        self.get(id).is_some_and(|overrides| overrides.changes_connection())
+        self.get(id).is_some_and(Override::changes_connection)
     }
 
-    /// Returns an error for each variable that matches none of the sources, most likely a misspelt name.
-    pub(crate) fn unused_variables<'a>(
-        &self,
-        sources: impl IntoIterator<Item = &'a SourceId>,
-    ) -> Vec<ConfigDiagnostic> {
-        overrides_from_env(self.variables.iter().cloned(), sources).errors
+    /// Returns an error for each variable that cannot be used, such as one with a misspelt name.
+    pub(crate) fn errors(&self) -> &[ConfigDiagnostic] {
+        &self.overrides.errors
     }
 }
 

@@ -6,7 +6,6 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use toolcrib::config::overrides_from_env;
 use toolcrib::config_file::{self, LoadedConfig};
 use toolcrib::guard::{GuardExe, Launch, clean_env};
 use toolcrib::registry::Verification;
@@ -141,12 +140,9 @@ fn check_newer_records(verification: &Verification) -> Option<DoctorCheck> {
     }
 }
 
-/// Warns about `TOOLCRIB_SOURCE_*` variables that override nothing, which are most likely misspelled.
+/// Warns about `TOOLCRIB_SOURCE_*` variables that cannot be used, such as misspelt ones.
 pub(super) fn check_variables(session: &CliSession) -> Vec<DoctorCheck> {
-    let sources = session.registry.sources().list();
-    let variables = std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.to_string_lossy().into_owned())));
-    let faults = overrides_from_env(variables, sources.iter().map(|source| &source.id)).errors;
+    let faults = session.registry.sources().environment_errors();
     let warn = |fault: &toolcrib::config::ConfigDiagnostic| {
         DoctorCheck::warn("environment", fault.to_string(), "correct the variable, or unset it")
     };
