@@ -8,7 +8,7 @@ use toolcrib_testkit::programs;
 
 use crate::support::http::request;
 use crate::support::test_project::{TestProject, field_values};
-use crate::support::test_server::TestWorkspace;
+use crate::support::test_server::{TestWorkspace, wait_until};
 
 const MAIL_TOOLS: &str = r#"[
     {"name": "send_email", "description": "Send an email to one or more people. It is sent at once.",
@@ -216,6 +216,19 @@ fn serve_and_mcp_use_the_model_of_the_configuration() {
     let server = workspace.serve();
     let found = request(&server.url, "GET", "/api/search?q=parasol+umbrella&limit=1", "", "").json();
     assert_eq!(field_values(&found["hits"], "name"), ["sky__tomorrow"], "{found}");
+    // A change of the model is applied by a reload.
+    let set_model = |model: Value| {
+        let config = json!({"sources": config["sources"], "expose": config["expose"], "search": model});
+        std::fs::write(workspace.path("toolcrib.json"), config.to_string()).unwrap();
+    };
+    let finds_by_meaning = || {
+        let found = request(&server.url, "GET", "/api/search?q=parasol+umbrella&limit=1", "", "").json();
+        field_values(&found["hits"], "name") == ["sky__tomorrow"]
+    };
+    set_model(json!({}));
+    wait_until("the search without a model", || !finds_by_meaning());
+    set_model(json!({"model": "./model"}));
+    wait_until("the search with the model", finds_by_meaning);
     drop(server);
 
     let mut child = workspace

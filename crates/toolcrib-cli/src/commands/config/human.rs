@@ -12,7 +12,7 @@
 //!
 //! The input is the JSON of `toolcrib config --json`; nothing is looked up here.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 /// Renders the JSON of the merged configuration.
 pub(super) fn render_config(merged: &Value) -> String {
@@ -26,12 +26,18 @@ pub(super) fn render_config(merged: &Value) -> String {
     if let Some(reason) = merged["untrusted"]["reason"].as_str() {
         text.push_str(&format!("# {reason}, so none of it applies; review it, then run `toolcrib trust`\n"));
     }
-    let sources = entries(&merged["sources"]);
+    let mut sources = entries(&merged["sources"]);
+    let overrides = entries(&merged["overrides"]);
+    // A source that only the environment declares consists of its overrides.
+    for id in overrides.keys().filter(|id| merged["sources"].get(id).is_none()) {
+        sources.insert(id.clone(), json!({ "origin": "environment" }));
+    }
     text.push_str(if sources.is_empty() { "sources: {}\n" } else { "sources:\n" });
     for (id, keys) in sources {
-        render_source(&mut text, &id, &keys, &entries(&merged["overrides"][&id]));
+        let overrides = overrides.get(&id).map(entries).unwrap_or_default();
+        render_source(&mut text, &id, &keys, &overrides);
     }
-    for section in ["defaults", "expose", "identity"] {
+    for section in ["defaults", "expose", "search", "identity"] {
         text.push_str(&format!("{section}:\n"));
         for (key, value) in entries(&merged[section]) {
             render_with_origin(&mut text, "  ", &key, &value);
@@ -110,8 +116,6 @@ fn render_scalar(value: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
@@ -123,9 +127,13 @@ mod tests {
                 "b": { "faults": ["toolcrib.yaml:3: wrong"], "origin": "toolcrib.yaml:3" },
                 "9": { "url": "https://x", "origin": "runtime" },
             },
-            "overrides": { "a": { "enabled": { "value": false, "origin": "command" } } },
+            "overrides": {
+                "a": { "enabled": { "value": false, "origin": "command" } },
+                "new": { "url": { "value": "http://n", "origin": "TOOLCRIB_SOURCE_NEW_URL" } },
+            },
             "defaults": { "ttl": { "value": "5m", "origin": "default" } },
             "expose": { "prefix": { "value": true, "origin": "default" } },
+            "search": { "model": { "value": "/p/model", "origin": "toolcrib.yaml:7" } },
             "identity": { "loopback": { "value": "owner", "origin": "default" } },
             "allow_commands": { "value": true, "origin": "toolcrib.yaml:1" },
             "allow_private_sources": { "value": true, "origin": "toolcrib.yaml:9" },
@@ -142,10 +150,14 @@ sources:
     # error: toolcrib.yaml:3: wrong
   "9":  # runtime
     url: "https://x"
+  new:  # environment
+    url: "http://n"  # TOOLCRIB_SOURCE_NEW_URL
 defaults:
   ttl: 5m  # default
 expose:
   prefix: true  # default
+search:
+  model: /p/model  # toolcrib.yaml:7
 identity:
   loopback: owner  # default
 allow_commands: true  # toolcrib.yaml:1

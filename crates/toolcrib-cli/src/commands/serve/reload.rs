@@ -1,6 +1,6 @@
 //! Reload of the configuration when one of its files changes, or on SIGHUP. An invalid configuration changes nothing.
 //!
-//! The files are polled. A reload changes sources, defaults, exposure, identity and permissions; the address and the
+//! The files are polled. A reload changes sources, defaults, exposure, search, identity and permissions; the address and the
 //! data directory belong to the command line and stay. A project file that changed and is not trusted any more keeps
 //! its last trusted content in effect.
 
@@ -145,13 +145,29 @@ fn describe_changes(before: &Config, after: &Config) -> Vec<String> {
     let changed = changed.map(|(id, _)| format!("`{id}` changed"));
     let removed = old.keys().filter(|id| !new.contains_key(*id)).map(|id| format!("`{id}` removed"));
     let mut changes: Vec<String> = added.chain(changed).chain(removed).collect();
+    // Names every field, so that a new one cannot be forgotten here.
+    let Config {
+        sources: _,
+        // Applied to the sources when the files were merged.
+        narrowings: _,
+        defaults,
+        expose,
+        allow_commands,
+        allow_private_sources,
+        identity,
+        warm,
+        search_model,
+        warnings: _,
+        origins: _,
+    } = before;
     for (key, differs) in [
-        ("defaults", before.defaults != after.defaults),
-        ("expose", before.expose != after.expose),
-        ("warm", before.warm != after.warm),
-        ("identity", before.identity != after.identity),
-        ("allow_commands", before.allow_commands != after.allow_commands),
-        ("allow_private_sources", before.allow_private_sources != after.allow_private_sources),
+        ("defaults", *defaults != after.defaults),
+        ("expose", *expose != after.expose),
+        ("warm", *warm != after.warm),
+        ("identity", *identity != after.identity),
+        ("allow_commands", *allow_commands != after.allow_commands),
+        ("allow_private_sources", *allow_private_sources != after.allow_private_sources),
+        ("search", *search_model != after.search_model),
     ] {
         if differs {
             changes.push(format!("`{key}` changed"));
