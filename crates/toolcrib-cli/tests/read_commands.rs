@@ -256,6 +256,11 @@ fn lists_are_filtered_and_ordered_and_removed_tools_are_described() {
     let list = project.json(0, &["tools", "--order", "calls", "--source", "git"]);
     assert_eq!(list["tools"][0]["name"], "git__pull");
     project.run(&["tools", "--order", "size"]).assert_code(2).assert_stderr("possible values: name, tokens, calls");
+    project.run(&["tools", "--only", ""]).assert_code(2).assert_stderr("`--only` has an empty glob");
+    project
+        .run(&["tools", "--json", "--format", "lines"])
+        .assert_code(2)
+        .assert_stderr("`--json` and `--format lines`");
     project.run(&["tools", "--kind", "rest"]).assert_code(2).assert_stderr("builtin, mcp, openapi, workflow");
     project.run(&["tools"]).assert_code(0).assert_stdout("git__drop    deny");
     // Neither denied tools nor those for MCP Apps are for models; MCP clients get the latter for their apps.

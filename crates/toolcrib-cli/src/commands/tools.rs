@@ -135,6 +135,9 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
 
 /// Builds the filter from the arguments, which clap has checked.
 fn build_filter(arguments: &Arguments, source: Option<SourceId>) -> Result<ToolFilter> {
+    if arguments.only.iter().any(|glob| glob.trim().is_empty()) {
+        return Err(Error::new(Code::BadRequest, "`--only` has an empty glob; give one such as `github__*`"));
+    }
     Ok(ToolFilter {
         source,
         kind: arguments.kind.clone(),
@@ -208,8 +211,11 @@ enum ListLayout {
 /// Returns how to print the list. `--defer` needs a format that supports it, which is `anthropic`; otherwise the error is
 /// a usage error.
 fn resolve_layout(common: &CommonArguments, arguments: &Arguments) -> Result<ListLayout> {
-    // `--format` takes precedence over `--json`.
     let layout = match arguments.format.as_deref() {
+        Some(format @ ("table" | "lines")) if common.json => {
+            let message = format!("`--json` and `--format {format}` are mutually exclusive; keep one");
+            return Err(Error::new(Code::BadRequest, message));
+        }
         Some("table") => ListLayout::Table,
         Some("lines") => ListLayout::Lines,
         Some(format) => ListLayout::Format(Format::parse(format)?),

@@ -78,7 +78,7 @@ impl QueryParams {
     }
 
     /// Returns a parameter as it was sent, which may be empty.
-    fn value(&self, name: &str) -> Option<&str> {
+    pub(super) fn value(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 

@@ -268,6 +268,8 @@ async fn tools_are_filtered_and_ordered_by_every_parameter() {
         ("sorce=shop", "unknown query parameter `sorce`; did you mean `source`?"),
         ("kind=rest", "`kind` is one of builtin, mcp, openapi, workflow, not `rest`"),
         ("state=gone", "`state` is one of active, disabled, deprecated, held, not `gone`"),
+        ("names=,", "`names` is empty; give globs such as `github__*`, or leave it out"),
+        ("names=", "`names` is empty; give globs such as `github__*`, or leave it out"),
         ("order=token", "`order` is one of name, tokens, calls, not `token`; did you mean `tokens`?"),
         (&format!("order=calls&cursor={}", cursor.as_str().unwrap()), "unknown or expired `cursor`; start without one"),
     ] {

@@ -43,6 +43,12 @@ impl ToolListQuery {
         let pairs = pairs.filter_map(text);
         let base_query = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish();
         let names = params.list("names");
+        if names.is_empty() && params.value("names").is_some() {
+            return Err(Error::new(
+                Code::BadRequest,
+                "`names` is empty; give globs such as `github__*`, or leave it out",
+            ));
+        }
         if names.len() > MAX_NAME_GLOBS {
             let message = format!("`names` has {} entries; at most {MAX_NAME_GLOBS} are accepted", names.len());
             return Err(Error::new(Code::BadRequest, message));
