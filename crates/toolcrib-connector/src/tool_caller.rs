@@ -79,6 +79,9 @@ pub struct ResponseRecorder {
 pub struct UndeclaredParameters {
     /// Media type of the body.
     pub content_type: Option<String>,
+    /// Body in an encoding that the operation does not declare, with the name of its argument. It is not among the
+    /// arguments, because their schema does not apply to it.
+    pub body: Option<(String, Value)>,
     /// Parts of the query, by name.
     pub query: Map<String, Value>,
     /// Headers by name, `Authorization` included. For the server of the API alone.
@@ -97,7 +100,7 @@ pub enum RedirectMode {
 impl UndeclaredParameters {
     /// Whether there is nothing to send.
     pub fn is_empty(&self) -> bool {
-        self.content_type.is_none() && !self.has_values()
+        self.content_type.is_none() && self.body.is_none() && !self.has_values()
     }
 
     /// Whether there are values, which may be credentials.

@@ -14,7 +14,7 @@ use jsonschema::error::{ValidationError, ValidationErrorKind};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use toolcrib_core::json::{approximate, parse_exact};
+use toolcrib_core::json::{approximate, parse_exact, unescape_pointer_token};
 use toolcrib_core::text::sanitize_truncated;
 
 use digits::restore_digits;
@@ -128,6 +128,38 @@ impl Validator {
         })
     }
 
+    /// Validates arguments and returns them, without invalid `null`s: those count as absent, because models with strict
+    /// schemas must name every argument and send `null` for those they leave out.
+    ///
+    /// # Errors
+    /// The arguments as they were, with what is wrong.
+    pub fn validate_without_nulls(
+        &self,
+        arguments: Value,
+    ) -> Result<(Value, ValidationOutcome), (Value, Vec<ArgumentError>)> {
+        let faults = match self.validate(&arguments) {
+            Ok(accepted) => return Ok((arguments, accepted)),
+            Err(faults) => faults,
+        };
+        // Remove the `null`s that the faults point at, and validate again.
+        let mut rest = arguments.clone();
+        let mut removed = faults.iter().filter(|fault| remove_null(&mut rest, &fault.path)).count();
+        // The list of faults is limited; the `null`s may be among those that it left out.
+        if let (0, Value::Object(members)) = (removed, &mut rest) {
+            let before = members.len();
+            members.retain(|_, value| !value.is_null());
+            removed = before - members.len();
+        }
+        // Only if the rest is valid; otherwise the faults of the original arguments are returned, which the caller can
+        // relate to what it sent.
+        if removed > 0
+            && let Ok(accepted) = self.validate(&rest)
+        {
+            return Ok((rest, accepted));
+        }
+        Err((arguments, faults))
+    }
+
     /// Compiles the schema on first use.
     fn compiled(&self) -> Option<&jsonschema::Validator> {
         let compile = || {
@@ -136,6 +168,19 @@ impl Validator {
             jsonschema::options().with_pattern_options(patterns).build(&schema).ok()
         };
         self.compiled.get_or_init(compile).as_ref()
+    }
+}
+
+/// Removes the `null` at a JSON pointer. Returns whether there was one. Elements of arrays are not removed, because
+/// that would move the elements behind them.
+fn remove_null(arguments: &mut Value, path: &str) -> bool {
+    let Some((parent, key)) = path.rsplit_once('/') else { return false };
+    let key = unescape_pointer_token(key);
+    match arguments.pointer_mut(parent) {
+        Some(Value::Object(fields)) if fields.get(&key).is_some_and(Value::is_null) => {
+            fields.shift_remove(&key).is_some()
+        }
+        _ => false,
     }
 }
 

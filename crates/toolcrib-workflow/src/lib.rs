@@ -9,13 +9,14 @@
 //! tool.rs      Workflow          -> tool with input schema, listed like any other
 //! run.rs       Workflow + inputs -> WorkflowExecution, a state machine that asks for one call at a time
 //! criterion.rs, condition.rs, jsonpath.rs, lexer.rs   conditions of steps and actions, under one budget
-//! payload.rs   request bodies of steps
+//! payload.rs, coerce.rs   request bodies of steps
 //! runner.rs    connector: loads the document, finds the tools of operations, calls them through a `ToolCaller`
 //! ```
 //!
 //! Runtime expressions (`$inputs.id`, `$response.body#/id`) are resolved in `toolcrib_openapi::expression`.
 
 mod budget;
+mod coerce;
 mod condition;
 mod criterion;
 mod inputs;
@@ -29,19 +30,27 @@ mod runner;
 mod tool;
 
 use std::collections::BTreeSet;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use serde_json::Value;
 use toolcrib_core::execution::ParameterLocation;
+use toolcrib_core::json::to_exact_raw;
 use toolcrib_core::manifest::SkippedTool;
+use toolcrib_core::{Code, Result, ResultExt};
+use toolcrib_schema::Validator;
 
 pub use budget::ConditionBudget;
 pub use criterion::Criterion;
 pub use linked::{LinkedDocument, LinkedDocuments};
 pub use payload::RequestBodyTemplate;
-pub use run::{MAX_STEPS_PER_RUN, NextAction, OperationArguments, OperationBody, OperationCall, WorkflowExecution};
+pub use run::{
+    CallingStep, MAX_STEPS_PER_RUN, NestedInputs, NextAction, OperationArguments, OperationBody, OperationCall,
+    WorkflowExecution,
+};
 pub use runner::{WorkflowConnector, read_described_apis};
 pub use tool::build_workflow_tool;
+use tool::input_schema;
 
 /// A parsed document: the workflows that can be executed, and why others cannot.
 #[derive(Debug, Clone)]
@@ -94,6 +103,19 @@ pub struct Workflow {
     pub outputs: Vec<(String, Value)>,
     /// Workflows that are executed first, with the same inputs.
     pub depends_on: Vec<WorkflowReference>,
+    /// Validates the inputs if another workflow runs this one. Made on first use.
+    input_validator: OnceLock<Arc<Validator>>,
+}
+
+impl Workflow {
+    /// Returns the validator of the inputs. Takes time for a large schema.
+    pub(crate) fn input_validator(&self) -> Result<Arc<Validator>> {
+        if let Some(validator) = self.input_validator.get() {
+            return Ok(validator.clone());
+        }
+        let schema = to_exact_raw(&input_schema(&self.inputs)).context(Code::Internal, "cannot serialize a schema")?;
+        Ok(self.input_validator.get_or_init(|| Arc::new(Validator::new(schema.into()))).clone())
+    }
 }
 
 /// One step. Parameters and actions that its workflow defines for all steps are merged in.

@@ -38,6 +38,17 @@ pub struct LinkedDocument {
     links: BTreeMap<String, Result<usize, String>>,
 }
 
+/// A way to refer to a workflow in expressions of a document.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct WorkflowAlias<'a> {
+    /// Position of the document with the expressions.
+    pub(crate) document: usize,
+    /// Name of the description of the workflow's document; `None` in that document itself.
+    pub(crate) source: Option<&'a str>,
+    /// Whether no other workflow that the document can run has the same id.
+    pub(crate) is_unique: bool,
+}
+
 impl LinkedDocuments {
     /// Reads the documents that workflows of the first one refer to. One that cannot be read makes the workflows that need
     /// it unusable, with the reason; others are not affected. `read` decides what may be read.
@@ -102,6 +113,22 @@ impl LinkedDocuments {
         let workflow = self.0[target].document.workflow(&reference.id);
         let workflow = workflow.map(|workflow| (target, workflow));
         workflow.ok_or_else(|| format!("the document `{shown_name}` has no workflow `{shown_id}` that can run"))
+    }
+
+    /// Returns how expressions can refer to a workflow of the document at a position.
+    pub(crate) fn aliases<'a>(&'a self, position: usize, id: &'a str) -> impl Iterator<Item = WorkflowAlias<'a>> {
+        let own = WorkflowAlias { document: position, source: None, is_unique: true };
+        let described = self.0.iter().enumerate().flat_map(move |(document, linked)| {
+            let links = move || linked.links.iter().filter_map(|(name, link)| Some((name, *link.as_ref().ok()?)));
+            let has_workflow = |document: usize| self.0[document].document.workflow(id).is_some();
+            let is_unique = move || {
+                let others = links().map(|(_, target)| target).chain([document]);
+                !others.filter(|other| *other != position).any(has_workflow)
+            };
+            let names = links().filter(move |(_, target)| *target == position && document != position);
+            names.map(move |(name, _)| WorkflowAlias { document, source: Some(name.as_str()), is_unique: is_unique() })
+        });
+        [own].into_iter().chain(described)
     }
 
     /// Skips workflows that refer to a missing document or workflow, and those that refer to them in turn. The rounds are

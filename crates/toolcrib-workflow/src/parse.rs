@@ -9,6 +9,7 @@ mod step;
 
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -210,6 +211,7 @@ impl<'a> ArazzoParser<'a> {
             steps,
             outputs: parse_outputs(node.value),
             depends_on,
+            input_validator: OnceLock::new(),
         })
     }
 

@@ -4,8 +4,9 @@
 //!
 //! ```text
 //! loop {
-//!     Call(call)   -> send it, then on_response or on_no_response
-//!     Wait(pause)  -> sleep
+//!     Call(call)    -> send it, then on_response or on_no_response
+//!     Enter(nested) -> validate the inputs of a nested workflow, then on_valid_inputs
+//!     Wait(pause)   -> sleep
 //!     Completed or Failed -> done
 //! }
 //! ```
@@ -27,14 +28,15 @@ use toolcrib_core::execution::{OperationResponse, ParameterLocation};
 use toolcrib_core::text::{did_you_mean, sanitize_truncated};
 use toolcrib_openapi::expression::{FillBudget, Scope, approximate_size, fill_value, fill_within};
 
+use super::linked::WorkflowAlias;
 use super::payload::is_absent_input;
 use super::{
     ActionKind, ArazzoDocument, ConditionBudget, JumpTarget, LinkedDocuments, SourceDescriptionKind, StepParameter,
     StepTarget, WorkflowReference, WorkflowStep,
 };
 
-use frame::{WorkflowFrame, WorkflowPurpose};
-pub use protocol::{NextAction, OperationArguments, OperationBody, OperationCall};
+use frame::{FrameInputs, WorkflowFrame, WorkflowPurpose};
+pub use protocol::{CallingStep, NestedInputs, NextAction, OperationArguments, OperationBody, OperationCall};
 use step_result::StepResult;
 
 /// Maximum number of steps of one execution, including nested workflows and repetitions. Ends loops of `goto` and
@@ -59,7 +61,9 @@ pub struct WorkflowExecution<'a> {
     finished_workflows: BTreeSet<(usize, &'a str)>,
     /// Compared with [`MAX_STEPS_PER_RUN`].
     steps_taken: usize,
-    /// Compared with [`MAX_RETAINED_BYTES`]. Only grows; data of finished frames is not subtracted.
+    /// Whether an operation was called, so that there may be effects.
+    has_called: bool,
+    /// Compared with [`MAX_RETAINED_BYTES`]. Data of finished frames is not subtracted.
     retained_bytes: usize,
     /// Shared by all conditions.
     budget: ConditionBudget,
@@ -81,6 +85,8 @@ enum ExecutionState<'a> {
     Ready,
     /// The caller must send the call and report the result.
     AwaitingResponse(Box<OperationCall<'a>>),
+    /// The caller must validate the inputs of the innermost workflow and report them.
+    AwaitingInputs(Box<NestedInputs<'a>>),
     /// The caller must wait before the next step.
     Waiting(Duration),
     Finished {
@@ -116,10 +122,11 @@ impl<'a> WorkflowExecution<'a> {
             document_scopes: documents.documents().iter().map(|linked| DocumentScope::new(&linked.document)).collect(),
             finished_workflows: BTreeSet::new(),
             steps_taken: 0,
+            has_called: false,
             retained_bytes: 0,
             budget: ConditionBudget::default(),
         };
-        execution.push_frame(WorkflowFrame::new(0, workflow, inputs, WorkflowPurpose::Tool));
+        execution.push_frame(WorkflowFrame::new(0, workflow, FrameInputs::Valid(inputs), WorkflowPurpose::Tool));
         Ok(execution)
     }
 
@@ -135,6 +142,7 @@ impl<'a> WorkflowExecution<'a> {
         }
         match &self.state {
             ExecutionState::AwaitingResponse(call) => NextAction::Call(call),
+            ExecutionState::AwaitingInputs(nested) => NextAction::Enter(nested),
             ExecutionState::Finished { outputs, failure: None } => NextAction::Completed { outputs },
             ExecutionState::Finished { outputs, failure: Some(StepFailure { step, reason }) } => {
                 NextAction::Failed { step, reason, outputs }
@@ -158,11 +166,25 @@ impl<'a> WorkflowExecution<'a> {
         }
     }
 
+    /// Reports the valid inputs of the workflow that is entered. Ignored if none is.
+    pub fn on_valid_inputs(&mut self, inputs: Value) {
+        if matches!(self.state, ExecutionState::AwaitingInputs(_))
+            && let Some(frame) = self.frames.last_mut()
+        {
+            frame.set_inputs(inputs);
+            self.state = ExecutionState::Ready;
+            self.share_inputs();
+        }
+    }
+
     /// Takes the pending call, if there is one.
     fn take_pending_call(&mut self) -> Option<OperationCall<'a>> {
         match std::mem::replace(&mut self.state, ExecutionState::Ready) {
             ExecutionState::AwaitingResponse(call) => Some(*call),
-            other @ (ExecutionState::Ready | ExecutionState::Waiting(_) | ExecutionState::Finished { .. }) => {
+            other @ (ExecutionState::Ready
+            | ExecutionState::AwaitingInputs(_)
+            | ExecutionState::Waiting(_)
+            | ExecutionState::Finished { .. }) => {
                 self.state = other;
                 None
             }
@@ -174,18 +196,28 @@ impl<'a> WorkflowExecution<'a> {
         let Some(frame) = self.frames.last_mut() else {
             return self.abort("", "internal error: no workflow is active".into());
         };
+        if let Some(caller) = frame.unvalidated_from.take() {
+            self.state = ExecutionState::AwaitingInputs(Box::new(NestedInputs {
+                caller,
+                document: frame.document,
+                workflow: frame.workflow,
+                inputs: frame.inputs.clone(),
+                is_first: !self.has_called,
+            }));
+            return;
+        }
         // Dependencies are executed before the first step and at most once in an execution.
         if let Some(dependency) = frame.dependencies.pop() {
-            let document = frame.document;
-            let inputs = frame.inputs.clone();
-            let found = self.documents.resolve(document, dependency).ok();
+            let caller = frame.calling_step();
+            let inputs = FrameInputs::Inherited(frame.inputs.clone());
+            let found = self.documents.resolve(caller.document, dependency).ok();
             if !found.is_some_and(|(document, found)| self.finished_workflows.contains(&(document, found.id.as_str())))
             {
-                self.enter_workflow(document, dependency, inputs, WorkflowPurpose::Dependency);
+                self.enter_workflow(caller, dependency, inputs, WorkflowPurpose::Dependency);
             }
             return;
         }
-        let document = frame.document;
+        let caller = frame.calling_step();
         let Some(step) = frame.workflow.steps.get(frame.current_step) else { return self.leave_workflow(None) };
         self.steps_taken += 1;
         if self.steps_taken > MAX_STEPS_PER_RUN {
@@ -196,17 +228,21 @@ impl<'a> WorkflowExecution<'a> {
                 // An unresolvable expression fails the step like a failed request, so that `onFailure` applies.
                 Err(error) => self.finish_step(StepResult::unsent(error.message)),
                 Ok(arguments) => {
+                    let CallingStep { document, workflow, .. } = caller;
                     let linked = self.documents.documents().get(document);
                     let source = source.as_deref().and_then(|name| linked?.document.source_description(name));
-                    let workflow = self.frames.last().map(|frame| frame.workflow.id.as_str()).unwrap_or_default();
                     let number = self.steps_taken;
-                    let call = OperationCall { document, workflow, step, number, source, operation, arguments };
+                    let is_first = !std::mem::replace(&mut self.has_called, true);
+                    let call =
+                        OperationCall { document, workflow, step, number, is_first, source, operation, arguments };
                     self.state = ExecutionState::AwaitingResponse(Box::new(call));
                 }
             },
             StepTarget::Workflow(reference) => match self.build_nested_inputs(step) {
                 Err(error) => self.finish_step(StepResult::unsent(error.message)),
-                Ok(inputs) => self.enter_workflow(document, reference, inputs, WorkflowPurpose::Step),
+                Ok(inputs) => {
+                    self.enter_workflow(caller, reference, FrameInputs::Parameters(inputs), WorkflowPurpose::Step);
+                }
             },
         }
     }
@@ -335,9 +371,9 @@ impl<'a> WorkflowExecution<'a> {
             None => {}
             Some(JumpTarget::Step(position)) => frame.detour_to(*position),
             Some(JumpTarget::Workflow(reference)) => {
-                let document = frame.document;
-                let inputs = frame.inputs.clone();
-                self.enter_workflow(document, reference, inputs, WorkflowPurpose::BeforeRetry);
+                let caller = frame.calling_step();
+                let inputs = FrameInputs::Inherited(frame.inputs.clone());
+                self.enter_workflow(caller, reference, inputs, WorkflowPurpose::BeforeRetry);
             }
         }
         // The pause comes before what is executed next, also before the detour. An aborted execution does not wait.
@@ -349,34 +385,35 @@ impl<'a> WorkflowExecution<'a> {
     /// Replaces the current workflow by another one (`goto`); the caller of the current one gets the other's outputs.
     fn transfer_to_workflow(&mut self, reference: &'a WorkflowReference) {
         let Some(frame) = self.frames.pop() else { return };
-        self.enter_workflow(frame.document, reference, frame.inputs, frame.purpose);
+        self.enter_workflow(frame.calling_step(), reference, FrameInputs::Inherited(frame.inputs), frame.purpose);
     }
 
-    /// Enters a workflow that the document at a position refers to.
+    /// Enters a workflow that a step or its workflow refers to.
     fn enter_workflow(
         &mut self,
-        document: usize,
+        caller: CallingStep<'a>,
         reference: &'a WorkflowReference,
-        inputs: Value,
+        inputs: FrameInputs,
         purpose: WorkflowPurpose,
     ) {
-        let step = self.frames.last().map(WorkflowFrame::current_step_id).unwrap_or_default();
         // Workflows with unknown targets were skipped, so a failure is not expected.
-        let (target, workflow) = match self.documents.resolve(document, reference) {
+        let (target, workflow) = match self.documents.resolve(caller.document, reference) {
             Ok(found) => found,
-            Err(reason) => return self.abort(&step, reason),
+            Err(reason) => return self.abort(caller.step, reason),
         };
         // Within a document a workflow may call itself until a condition ends it. Across documents that is a mistake,
         // which their authors do not see.
         let is_active = |frame: &WorkflowFrame<'_>| frame.document == target && frame.workflow.id == workflow.id;
-        if target != document && self.frames.iter().any(is_active) {
+        if target != caller.document && self.frames.iter().any(is_active) {
             let ids = self.frames.iter().skip_while(|frame| !is_active(frame)).map(|frame| frame.workflow.id.as_str());
             let cycle: Vec<String> =
                 ids.chain([workflow.id.as_str()]).map(|id| format!("`{}`", sanitize_truncated(id, 60))).collect();
             let reason = format!("workflows of several documents call each other in a cycle: {}", cycle.join(" → "));
-            return self.abort(&step, reason);
+            return self.abort(caller.step, reason);
         }
-        self.push_frame(WorkflowFrame::new(target, workflow, inputs, purpose));
+        let mut frame = WorkflowFrame::new(target, workflow, inputs, purpose);
+        frame.unvalidated_from = Some(caller);
+        self.push_frame(frame);
     }
 
     /// Pushes the frame of a workflow, unless a limit is exceeded.
@@ -391,11 +428,34 @@ impl<'a> WorkflowExecution<'a> {
         if self.retained_bytes > MAX_RETAINED_BYTES {
             return self.abort(&frame.first_step_id(), TOO_MUCH_RETAINED.into());
         }
-        // Expressions of later steps can refer to the inputs as `$workflows.id.inputs`.
-        if let Some(scope) = self.document_scopes.get_mut(frame.document) {
-            scope.workflows[&frame.workflow.id] = json!({"inputs": frame.inputs});
-        }
         self.frames.push(frame);
+        self.share_inputs();
+    }
+
+    /// Lets expressions of later steps refer to the inputs of the innermost workflow as `$workflows.id.inputs`.
+    fn share_inputs(&mut self) {
+        let Some(frame) = self.frames.last() else { return };
+        let values = json!({"inputs": frame.inputs});
+        self.share_values(frame.document, &frame.workflow.id, &values);
+    }
+
+    /// Lets expressions refer to inputs and outputs of a workflow: as `$workflows.id` in its own document, and as
+    /// `$sourceDescriptions.name.id` in those that describe it. These may also write `$workflows.id` if that means no other.
+    fn share_values(&mut self, document: usize, id: &'a str, values: &Value) {
+        for WorkflowAlias { document, source, is_unique } in self.documents.aliases(document, id) {
+            let Some(DocumentScope { sources, workflows }) = self.document_scopes.get_mut(document) else { continue };
+            let Some(source) = source else {
+                workflows[id] = values.clone();
+                continue;
+            };
+            // A workflow with the id `url` cannot be referred to by its description.
+            let described = sources.get_mut(source).filter(|fields| fields.get(id).is_none_or(Value::is_object));
+            for scope in described.into_iter().chain(is_unique.then_some(workflows)) {
+                self.retained_bytes += approximate_size(values);
+                let replaced = scope.as_object_mut().and_then(|scope| scope.insert(id.to_owned(), values.clone()));
+                self.retained_bytes -= replaced.as_ref().map_or(0, approximate_size);
+            }
+        }
     }
 
     /// Ends the innermost workflow and hands its outputs or its failure to the one that called it.
@@ -406,8 +466,9 @@ impl<'a> WorkflowExecution<'a> {
         let Ok(outputs) = outputs else { return self.abort(&frame.first_step_id(), TOO_MUCH_RETAINED.into()) };
         self.retained_bytes += approximate_size(&outputs);
         let id = frame.workflow.id.as_str();
-        if let Some(scope) = self.document_scopes.get_mut(frame.document) {
-            scope.workflows[id]["outputs"] = outputs.clone();
+        self.share_values(frame.document, id, &json!({"inputs": frame.inputs, "outputs": outputs}));
+        if self.retained_bytes > MAX_RETAINED_BYTES {
+            return self.abort(&frame.first_step_id(), TOO_MUCH_RETAINED.into());
         }
         if failure.is_none() {
             self.finished_workflows.insert((frame.document, id));
@@ -427,7 +488,7 @@ impl<'a> WorkflowExecution<'a> {
             // The frame below continues where it was.
             (WorkflowPurpose::Dependency | WorkflowPurpose::BeforeRetry, None) => {}
             (WorkflowPurpose::Dependency | WorkflowPurpose::BeforeRetry, Some(failure)) => {
-                let step = self.frames.last().map(WorkflowFrame::current_step_id).unwrap_or_default();
+                let step = self.frames.last().map(|frame| frame.calling_step().step.to_owned()).unwrap_or_default();
                 self.leave_workflow(Some(StepFailure { step, reason: describe_failure(&failure) }));
             }
         }

@@ -8,6 +8,7 @@ mod run;
 mod step;
 
 mod arguments;
+mod nested_inputs;
 mod operations;
 mod target;
 
@@ -18,6 +19,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
+use tokio::sync::Semaphore;
 use toolcrib_connector::document::{discover_in_time, run_blocking};
 use toolcrib_connector::secret::SourceReferences;
 use toolcrib_connector::{CallFailure, Connector, Discovered, Discovery, ToolCall, ToolResult};
@@ -31,7 +33,7 @@ use operations::OperationLookup;
 
 /// Version of the conversion from documents to tools. Raise the last number whenever the same document gives other
 /// tools.
-const READER_VERSION: &str = concat!("workflow ", env!("CARGO_PKG_VERSION"), "/4");
+const READER_VERSION: &str = concat!("workflow ", env!("CARGO_PKG_VERSION"), "/5");
 
 /// Connector of one workflow source.
 #[derive(Debug)]
@@ -43,11 +45,19 @@ pub struct WorkflowConnector {
     loaded: Mutex<Option<Arc<LoadedDocument>>>,
     /// Finds the tools that steps refer to.
     operations: OperationLookup,
+    /// One validation of nested inputs at a time: it cannot be interrupted, and may outlive its call.
+    validation_permit: Arc<Semaphore>,
 }
 
 impl WorkflowConnector {
     pub fn new(source: Source, references: Arc<SourceReferences>) -> WorkflowConnector {
-        WorkflowConnector { source, references, loaded: Mutex::default(), operations: OperationLookup::default() }
+        WorkflowConnector {
+            source,
+            references,
+            loaded: Mutex::default(),
+            operations: OperationLookup::default(),
+            validation_permit: Arc::new(Semaphore::new(1)),
+        }
     }
 
     /// Reads the documents and lists the workflows of the first as tools, unless all are unchanged since the last

@@ -192,6 +192,12 @@ impl Dispatcher {
         let deadline = context.deadline.unwrap_or_else(|| CallDeadline::for_source(call_timeout, used));
         let validated =
             self.validation_permits.validate(tool.source(), call_spec, arguments, deadline.at, &context.cancel).await?;
+        // A workflow step sends its body apart from the arguments if their schema does not apply to it.
+        let body = response_recorder.and_then(|recorder| recorder.undeclared.body.as_ref());
+        let validated = match body {
+            Some((argument, _)) => validated.or_else(|invalid| invalid.without_missing(argument)),
+            None => validated,
+        };
         let validated = match (validated, settings.validate()) {
             (Err(invalid), ArgumentValidation::Lenient) => invalid.accept_leniently(),
             (validated, _) => validated,

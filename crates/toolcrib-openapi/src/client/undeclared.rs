@@ -33,12 +33,19 @@ pub(super) fn add_undeclared<'a>(
         body.media_type.clone_from(content_type);
         operation.body_choice = None;
     }
+    arguments.extend(undeclared.body.clone());
     let query = undeclared.query.iter().map(|pair| (ParameterLocation::Query, ParameterStyle::Form, pair));
     let headers = undeclared.headers.iter().map(|pair| (ParameterLocation::Header, ParameterStyle::Simple, pair));
     for (location, style, (name, value)) in query.chain(headers) {
         for credential in credentials(name, location, value) {
             references.add_credential(&credential);
         }
+        // Without a declared style, an object as a list of its fields would lose its name.
+        let serialization = if value.is_object() {
+            Serialization::Content { media_type: "application/json".to_owned() }
+        } else {
+            Serialization::Style { style, explode: true, allow_reserved: false }
+        };
         // No argument of a tool contains a space before a parenthesis.
         let argument = format!("{name} ({})", location.as_str());
         arguments.insert(argument.clone(), value.clone());
@@ -47,7 +54,7 @@ pub(super) fn add_undeclared<'a>(
             name: name.clone(),
             location,
             required: false,
-            serialization: Serialization::Style { style, explode: true, allow_reserved: false },
+            serialization,
         });
     }
     (Cow::Owned(operation), arguments)

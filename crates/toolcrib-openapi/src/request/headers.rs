@@ -33,7 +33,7 @@ const MAX_HEADER_BYTES: usize = 65_534;
 
 /// Builds `Accept` and the header parameters.
 pub(super) fn build_headers(operation: &Operation, arguments: &Map<String, Value>) -> Result<Vec<(String, String)>> {
-    let mut headers = vec![("Accept".to_owned(), accept_header(&operation.accept))];
+    let mut headers = Vec::new();
     for parameter in operation.parameters.iter().filter(|parameter| parameter.location == ParameterLocation::Header) {
         // Absent optional parameters send no header.
         let Some(value) = argument_value(parameter, arguments)? else { continue };
@@ -51,6 +51,10 @@ pub(super) fn build_headers(operation: &Operation, arguments: &Map<String, Value
         if let Some(text) = header_value(parameter, value)? {
             headers.push((parameter.name.clone(), check_header_value(&parameter.argument, text)?));
         }
+    }
+    // Only a workflow step sends its own; documents cannot declare it.
+    if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("accept")) {
+        headers.insert(0, ("Accept".to_owned(), accept_header(&operation.accept)));
     }
     Ok(headers)
 }

@@ -14,7 +14,7 @@ pub fn essence(media_type: &str) -> String {
 
 /// Returns whether a media type can be sent in a header: two tokens around a slash, and parameters without control
 /// characters.
-pub(super) fn is_valid(media_type: &str) -> bool {
+pub fn is_valid(media_type: &str) -> bool {
     let essence = essence(media_type);
     let tokens = essence.split_once('/').is_some_and(|(kind, subtype)| is_token(kind) && is_token(subtype));
     tokens && media_type.chars().all(|character| character == ' ' || character.is_ascii_graphic())
@@ -27,7 +27,7 @@ pub(super) fn first_concrete(media_types: &str) -> Option<&str> {
 }
 
 /// Returns whether a text is a token of RFC 9110, like the name of a header.
-pub(super) fn is_token(text: &str) -> bool {
+pub fn is_token(text: &str) -> bool {
     !text.is_empty()
         && text.chars().all(|character| character.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(character))
 }

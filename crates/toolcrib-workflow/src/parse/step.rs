@@ -16,6 +16,7 @@ use toolcrib_core::execution::ParameterLocation;
 use toolcrib_core::json::unescape_pointer_token;
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_openapi::expression::approximate_size;
+use toolcrib_openapi::request::media_type::{is_token, is_valid};
 use toolcrib_schema::array_at;
 
 use super::{ArazzoNode, ArazzoParseResult, ArazzoParser, MAX_RETRY_AFTER, parse_outputs};
@@ -74,14 +75,17 @@ impl<'a> ArazzoParser<'a> {
                 merged.push(parameter);
             }
         }
-        // Parameters with `in: body` become properties of the body, which may not exist yet.
-        let body = step.value.get("requestBody").map(RequestBodyTemplate::parse).transpose();
+        let content_type = parse_content_type(step, &mut merged)?;
+        let body = step.value.get("requestBody");
+        let body = body.map(|body| RequestBodyTemplate::parse(body, content_type.clone())).transpose();
         let mut body = body.map_err(|reason| step.child("requestBody").error(reason))?;
+        // Parameters with `in: body` become properties of the body, which may not exist yet.
+        let new_body = || RequestBodyTemplate { content_type: content_type.clone(), ..RequestBodyTemplate::default() };
         let mut parameters = Vec::new();
         for ParsedParameter { name, destination, value } in merged {
             let location = match destination {
                 ParameterDestination::Body => {
-                    body.get_or_insert_default().set_property(&name, value);
+                    body.get_or_insert_with(new_body).set_property(&name, value);
                     continue;
                 }
                 ParameterDestination::Request(location) => Some(location),
@@ -151,6 +155,11 @@ impl<'a> ArazzoParser<'a> {
         let malformed = || node.error("it must be of the form `{$sourceDescriptions.name.url}#/paths/~1pets/get`");
         // Before the `#`: an expression or a URL. After it: a JSON pointer into the OpenAPI document.
         let (document, pointer) = text.trim().split_once('#').ok_or_else(malformed)?;
+        if document.is_empty() {
+            return Err(
+                node.error("it names no document before the `#`; write `{$sourceDescriptions.name.url}#/paths/…`")
+            );
+        }
         let expression = document.trim_start_matches('{').trim_end_matches('}');
         let name = match expression.strip_prefix("$sourceDescriptions.") {
             Some(rest) => rest.strip_suffix(".url").unwrap_or(rest),
@@ -215,6 +224,10 @@ impl<'a> ArazzoParser<'a> {
             // The value beside a reference overrides that of the component.
             let value = node.value.get("value").or(parameter.value.get("value"));
             let value = value.ok_or_else(|| node.error("the parameter has no `value`"))?.clone();
+            // An invalid name could begin another header.
+            if destination == ParameterDestination::Request(ParameterLocation::Header) && !is_token(&name) {
+                return Err(node.error("its `name` is not the name of a header"));
+            }
             let parsed = ParsedParameter { name, destination, value };
             if parameters.iter().any(|other| other.is_same(&parsed)) {
                 return Err(node.error("an earlier parameter has the same name and `in`"));
@@ -336,6 +349,30 @@ impl<'a> ArazzoParser<'a> {
     }
 }
 
+/// Takes the media type of the body: `contentType`, or else a header parameter `Content-Type`. Without a body there is
+/// none.
+fn parse_content_type(
+    step: &ArazzoNode<'_>,
+    parameters: &mut Vec<ParsedParameter>,
+) -> ArazzoParseResult<Option<String>> {
+    let header = parameters.iter().find(|parameter| parameter.is_content_type()).map(|header| header.value.clone());
+    parameters.retain(|parameter| !parameter.is_content_type());
+    let has_body = step.value.get("requestBody").is_some()
+        || parameters.iter().any(|parameter| parameter.destination == ParameterDestination::Body);
+    let field = step.child("requestBody").child("contentType");
+    let (value, node) = match (field.value, header) {
+        (Value::Null, Some(header)) => (header, step.child("parameters")),
+        (value, _) => (value.clone(), field),
+    };
+    if !has_body || value.is_null() {
+        return Ok(None);
+    }
+    match value.as_str().map(str::trim).filter(|text| is_valid(text)) {
+        Some(text) => Ok(Some(text.to_owned())),
+        None => Err(node.error("the content type must be a media type such as `application/json`, not an expression")),
+    }
+}
+
 /// Maximum number of items in a list. Names are compared pairwise, which takes quadratic time.
 const MAX_LIST_ITEMS: usize = 1000;
 
@@ -362,6 +399,12 @@ impl ParsedParameter {
     /// Whether another parameter has the same name and destination.
     fn is_same(&self, other: &ParsedParameter) -> bool {
         self.name == other.name && self.destination == other.destination
+    }
+
+    /// Whether it is the header `Content-Type`.
+    fn is_content_type(&self) -> bool {
+        self.destination == ParameterDestination::Request(ParameterLocation::Header)
+            && self.name.eq_ignore_ascii_case("content-type")
     }
 }
 

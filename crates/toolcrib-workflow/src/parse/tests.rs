@@ -117,6 +117,14 @@ fn an_invalid_workflow_is_skipped_with_pointer_and_reason() {
             "broken: it must be of the form `{$sourceDescriptions.name.url}#/paths/~1pets/get` (at `/workflows/0/steps/0/operationPath`)",
         ),
         (
+            step(json!({"operationId": null, "operationPath": "#/paths/~1pets/get"})),
+            "broken: it names no document before the `#`; write `{$sourceDescriptions.name.url}#/paths/…` (at `/workflows/0/steps/0/operationPath`)",
+        ),
+        (
+            step(json!({"parameters": [{"name": "a: b", "in": "header", "value": 1}]})),
+            "broken: its `name` is not the name of a header (at `/workflows/0/steps/0/parameters/0`)",
+        ),
+        (
             step(json!({"operationId": null, "workflowId": "$sourceDescriptions.shop.w"})),
             "broken: the source description `shop` is not of type `arazzo` (at `/workflows/0/steps/0/workflowId`)",
         ),
@@ -272,4 +280,47 @@ fn memory_of_repeated_references_is_bounded() {
     document_json["components"]["inputs"] = json!({"tree": tree});
     let reason = "w: the schema of the inputs is too large with the schemas it refers to (at `/workflows/0/inputs`)";
     assert_eq!(reasons(&document_json), [reason]);
+}
+
+#[test]
+fn the_content_type_of_a_body_is_a_media_type() {
+    let parse = |step: Value| {
+        let mut step = step;
+        step["stepId"] = json!("s");
+        step["operationId"] = json!("o");
+        ArazzoDocument::parse(&document(json!([{"workflowId": "w", "steps": [step]}]))).unwrap()
+    };
+    for invalid in [json!("$inputs.ct"), json!("not a type\r\nX: y"), json!("a/b\r\nX-Inj: y"), json!(5), json!("")] {
+        let reason = "the content type must be a media type such as `application/json`, not an expression";
+        for (step, at) in [
+            (json!({"requestBody": {"contentType": invalid, "payload": 1}}), "requestBody/contentType"),
+            (json!({"requestBody": {}, "parameters": [content_type_header(&invalid)]}), "parameters"),
+        ] {
+            let skipped = parse(step).skipped.remove(0).reason;
+            assert_eq!(skipped, format!("{reason} (at `/workflows/0/steps/0/{at}`)"), "{invalid}");
+        }
+    }
+    let form = json!("application/x-www-form-urlencoded");
+    let header = content_type_header(&form);
+    let body = json!({"payload": "a=1"});
+    for (step, expected) in [
+        (json!({"requestBody": {"contentType": " text/csv ", "payload": "a=1"}}), Some(("text/csv", json!("a=1")))),
+        (json!({"requestBody": body, "parameters": [header]}), Some((form.as_str().unwrap(), json!({"a": "1"})))),
+        (
+            json!({"requestBody": {"contentType": "text/csv", "payload": "a=1"}, "parameters": [header]}),
+            Some(("text/csv", json!("a=1"))),
+        ),
+        (json!({"parameters": [header]}), None),
+        (json!({"parameters": [content_type_header(&json!("$inputs.ct"))]}), None),
+    ] {
+        let parsed = parse(step.clone());
+        let parsed = &parsed.workflows[0].steps[0];
+        let body = parsed.body.as_ref();
+        let actual = body.map(|body| (body.content_type.as_deref().unwrap(), body.payload.clone().unwrap()));
+        assert_eq!((actual, parsed.parameters.len()), (expected, 0), "{step}");
+    }
+}
+
+fn content_type_header(value: &Value) -> Value {
+    json!({"name": "content-Type", "in": "header", "value": value})
 }

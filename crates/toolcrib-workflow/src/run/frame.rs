@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, HashSet};
 use serde_json::{Map, Value, json};
 use toolcrib_schema::array_at;
 
-use super::OperationResponse;
+use super::{CallingStep, OperationResponse};
+use crate::coerce::coerce_type;
 use crate::tool::input_schema;
 use crate::{ActionKind, StepAction, Workflow, WorkflowReference};
 
@@ -18,6 +19,8 @@ pub(super) struct WorkflowFrame<'a> {
     pub(super) workflow: &'a Workflow,
     pub(super) purpose: WorkflowPurpose,
     pub(super) inputs: Value,
+    /// Step that the workflow was entered from, until its inputs are validated.
+    pub(super) unvalidated_from: Option<CallingStep<'a>>,
     /// Optional inputs without value; parameters and fields that consist of them are left out.
     pub(super) absent_inputs: HashSet<String>,
     /// `$steps`
@@ -32,6 +35,18 @@ pub(super) struct WorkflowFrame<'a> {
     return_steps: Vec<usize>,
     /// Number of retries by step and action since the last success of the step.
     retries: BTreeMap<(usize, &'a str), u32>,
+}
+
+/// Inputs of a workflow, by their origin.
+#[derive(Debug)]
+pub(super) enum FrameInputs {
+    /// Arguments of the tool, which were validated.
+    Valid(Value),
+    /// Parameters of a step, converted to the types in the schema.
+    Parameters(Value),
+    /// Inputs of the workflow that refers to this one, also converted. Those that this one excludes
+    /// (`additionalProperties: false`) are left out, because no document passes them on purpose.
+    Inherited(Value),
 }
 
 /// Why a workflow is executed; determines what happens when it ends.
@@ -52,16 +67,33 @@ impl<'a> WorkflowFrame<'a> {
     pub(super) fn new(
         document: usize,
         workflow: &'a Workflow,
-        inputs: Value,
+        inputs: FrameInputs,
         purpose: WorkflowPurpose,
     ) -> WorkflowFrame<'a> {
-        let schema = input_schema(&workflow.inputs);
-        let declared = schema.get("properties").and_then(Value::as_object);
-        // Anything but an object counts as no inputs.
-        let mut values = match inputs {
-            Value::Object(values) => values,
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Map::new(),
+        let mut frame = WorkflowFrame {
+            document,
+            workflow,
+            purpose,
+            inputs: Value::Null,
+            unvalidated_from: None,
+            absent_inputs: HashSet::new(),
+            steps: json!({}),
+            current_step: 0,
+            last_response: None,
+            // Taken from the end, so reversed.
+            dependencies: workflow.depends_on.iter().rev().collect(),
+            return_steps: Vec::new(),
+            retries: BTreeMap::new(),
         };
+        frame.set_inputs(inputs.into_value(&workflow.inputs));
+        frame
+    }
+
+    /// Sets the inputs, with the defaults of the schema for missing ones. Anything but an object counts as no inputs.
+    pub(super) fn set_inputs(&mut self, inputs: Value) {
+        let schema = input_schema(&self.workflow.inputs);
+        let declared = schema.get("properties").and_then(Value::as_object);
+        let mut values = into_object(inputs);
         for (name, property) in declared.into_iter().flatten() {
             if let Some(default) = property.get("default").filter(|_| !values.contains_key(name)) {
                 values.insert(name.clone(), default.clone());
@@ -70,21 +102,14 @@ impl<'a> WorkflowFrame<'a> {
         // A required input without value is not absent on purpose: an expression that uses it fails.
         let required: HashSet<&str> = array_at(&schema, "required").iter().filter_map(Value::as_str).collect();
         let absent_inputs = declared.into_iter().flat_map(Map::keys).filter(|name| !values.contains_key(*name));
-        let absent_inputs = absent_inputs.filter(|name| !required.contains(name.as_str())).cloned().collect();
-        WorkflowFrame {
-            document,
-            workflow,
-            purpose,
-            inputs: Value::Object(values),
-            absent_inputs,
-            steps: json!({}),
-            current_step: 0,
-            last_response: None,
-            // Taken from the end, so reversed.
-            dependencies: workflow.depends_on.iter().rev().collect(),
-            return_steps: Vec::new(),
-            retries: BTreeMap::new(),
-        }
+        self.absent_inputs = absent_inputs.filter(|name| !required.contains(name.as_str())).cloned().collect();
+        self.inputs = Value::Object(values);
+    }
+
+    /// The current step, as the one that enters another workflow.
+    pub(super) fn calling_step(&self) -> CallingStep<'a> {
+        let step = self.workflow.steps.get(self.current_step).map(|step| step.id.as_str()).unwrap_or_default();
+        CallingStep { document: self.document, workflow: &self.workflow.id, step }
     }
 
     /// Whether an action can be taken: a retry only within its limit.
@@ -135,9 +160,35 @@ impl<'a> WorkflowFrame<'a> {
     pub(super) fn first_step_id(&self) -> String {
         self.workflow.steps.first().map(|step| step.id.clone()).unwrap_or_default()
     }
+}
 
-    /// Id of the current step, for messages.
-    pub(super) fn current_step_id(&self) -> String {
-        self.workflow.steps.get(self.current_step).map(|step| step.id.clone()).unwrap_or_default()
+impl FrameInputs {
+    /// Returns the inputs for a workflow with this schema, in the types that it declares.
+    fn into_value(self, schema: &Value) -> Value {
+        let (inputs, is_inherited) = match self {
+            FrameInputs::Valid(inputs) => return inputs,
+            FrameInputs::Parameters(inputs) => (inputs, false),
+            FrameInputs::Inherited(inputs) => (inputs, true),
+        };
+        let schema = input_schema(schema);
+        let is_closed = schema.get("additionalProperties") == Some(&Value::Bool(false));
+        let declares = |name: &str| schema.get("properties").is_some_and(|declared| declared.get(name).is_some());
+        let mut values = into_object(inputs);
+        values.retain(|name, _| !is_inherited || !is_closed || declares(name));
+        values
+            .into_iter()
+            .map(|(name, value)| {
+                let value = coerce_type(&value, &schema, &name);
+                (name, value)
+            })
+            .collect()
+    }
+}
+
+/// The fields of an object; none of anything else.
+fn into_object(inputs: Value) -> Map<String, Value> {
+    match inputs {
+        Value::Object(values) => values,
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Map::new(),
     }
 }

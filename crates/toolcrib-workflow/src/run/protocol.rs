@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use crate::{OperationReference, SourceDescription, WorkflowStep};
+use crate::{OperationReference, SourceDescription, Workflow, WorkflowStep};
 
 /// Next action of the caller.
 #[derive(Debug)]
@@ -13,6 +13,8 @@ pub enum NextAction<'r> {
     /// Make the call and report its result with [`super::WorkflowExecution::on_response`] or
     /// [`super::WorkflowExecution::on_no_response`].
     Call(&'r OperationCall<'r>),
+    /// Validate the inputs of a nested workflow and report them with [`super::WorkflowExecution::on_valid_inputs`].
+    Enter(&'r NestedInputs<'r>),
     /// Wait, and ask again.
     Wait(Duration),
     /// The workflow ended successfully.
@@ -37,10 +39,33 @@ pub struct OperationCall<'a> {
     pub step: &'a WorkflowStep,
     /// Number of the step in this execution, counted from 1.
     pub number: usize,
+    /// Whether no operation was called before in this execution.
+    pub is_first: bool,
     /// `None` if the document has several source descriptions and does not say which.
     pub source: Option<&'a SourceDescription>,
     pub operation: &'a OperationReference,
     pub arguments: OperationArguments,
+}
+
+/// Inputs of a nested workflow, before its first step.
+#[derive(Debug, Clone)]
+pub struct NestedInputs<'a> {
+    pub caller: CallingStep<'a>,
+    /// Position of the document of the nested workflow.
+    pub document: usize,
+    pub workflow: &'a Workflow,
+    pub inputs: Value,
+    /// Whether no operation was called before in this execution.
+    pub is_first: bool,
+}
+
+/// Step that runs a nested workflow. For dependencies of a workflow it is the step that comes next.
+#[derive(Debug, Clone, Copy)]
+pub struct CallingStep<'a> {
+    /// Position of its document.
+    pub document: usize,
+    pub workflow: &'a str,
+    pub step: &'a str,
 }
 
 /// Argument values by their names in the request, before serialisation.

@@ -53,7 +53,12 @@ impl<'a> StepResult<'a> {
             match (criterion.evaluate(scope, budget), status) {
                 (Ok(true), _) => None,
                 (Ok(false), Some(status)) => {
-                    Some(format!("the response has status {status}, and `{condition}` is not met"))
+                    let response = if self.nested_outputs.is_some() {
+                        "the last response of the workflow"
+                    } else {
+                        "the response"
+                    };
+                    Some(format!("{response} has status {status}, and `{condition}` is not met"))
                 }
                 (Ok(false), None) => Some(format!("`{condition}` is not met")),
                 (Err(reason), _) => Some(format!("`{condition}` cannot be evaluated: {reason}")),

@@ -24,6 +24,11 @@ fn check(workflows: Value, inputs: Value, responses: &[ScriptedResponse], expect
     loop {
         let call = match execution.next_action() {
             NextAction::Call(call) => describe_call(call),
+            NextAction::Enter(nested) => {
+                let inputs = nested.inputs.clone();
+                execution.on_valid_inputs(inputs);
+                continue;
+            }
             NextAction::Wait(pause) => {
                 events.push(format!("wait {}", pause.as_secs_f64()));
                 continue;
@@ -282,6 +287,17 @@ fn a_step_can_be_a_workflow() {
         &[ok_response(json!({"id": 11})), ok_response(json!({"id": 12})), status_response(200)],
         &["shop.buy body 1", "shop.buy body 2", r#"shop.show path {"id":11}"#, r#"done {"last":12,"pet":2}"#],
     );
+    let mut expecting = workflows.clone();
+    expecting[0]["steps"][0]["successCriteria"] = json!([{"condition": "$statusCode == 201"}]);
+    check(
+        expecting,
+        json!({"pet": 1}),
+        &[ok_response(json!({"id": 11}))],
+        &[
+            "shop.buy body 1",
+            "failed at inner: the last response of the workflow has status 200, and `$statusCode == 201` is not met {\"pet\":1}",
+        ],
+    );
     let reason =
         "failed at inner: the workflow `order` failed at its step `buy`: the response has status 400 {\"pet\":1}";
     check(workflows, json!({"pet": 1}), &[status_response(400)], &["shop.buy body 1", reason]);
@@ -302,6 +318,23 @@ fn dependencies_run_first_and_goto_can_transfer_to_a_workflow() {
         json!({"y": true}),
         &[ok_response(json!(5)), status_response(200), status_response(200)],
         &["shop.f", r#"shop.a query {"q":5}"#, "shop.l", r#"done {"y":true}"#],
+    );
+}
+
+#[test]
+fn inputs_of_nested_workflows_take_the_types_of_their_schemas() {
+    let schema = json!({"type": "object", "additionalProperties": false, "properties": {"n": {"type": "integer"}}});
+    let workflows = json!([
+        {"workflowId": "w", "dependsOn": ["v"], "steps": [step_json("nested", json!({"workflowId": "v",
+            "parameters": [{"name": "n", "value": "{$inputs.n}{$inputs.other}"}]}))]},
+        {"workflowId": "v", "inputs": schema, "steps": [step_json("a", json!({"requestBody": {"payload": "$inputs"}}))]},
+    ]);
+    // Those that a dependency excludes are not passed on to it.
+    check(
+        workflows,
+        json!({"n": "1", "other": 2}),
+        &[status_response(200), status_response(200)],
+        &[r#"shop.a body {"n":1}"#, r#"shop.a body {"n":12}"#, "done {}"],
     );
 }
 

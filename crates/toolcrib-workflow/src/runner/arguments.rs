@@ -7,15 +7,16 @@
 
 use serde_json::{Map, Value, json};
 use toolcrib_connector::UndeclaredParameters;
-use toolcrib_core::execution::{BodyEncoding, Operation, OperationParameter, ParameterLocation};
-use toolcrib_core::json::{long_integer, plain_text};
+use toolcrib_core::execution::{BodyEncoding, BodySpec, Operation, OperationParameter, ParameterLocation};
 use toolcrib_core::text::sanitize_truncated;
-use toolcrib_core::{Code, Error, Result};
+use toolcrib_core::{Error, Result};
 use toolcrib_openapi::{body_encoding, essence};
-use toolcrib_schema::{array_at, follow_references, non_null_alternatives, parse_typed, property_types, type_name};
+use toolcrib_schema::{array_at, follow_references, non_null_alternatives};
 
+use super::step::document_error;
 use super::target::TargetTool;
 use crate::OperationArguments;
+use crate::coerce::coerce_type;
 
 /// Maximum number of schemas that are searched for the fields of a form.
 const MAX_FIELD_SCHEMAS: usize = 64;
@@ -45,8 +46,6 @@ pub(super) fn build_arguments(target: &TargetTool, provided: &OperationArguments
                     let value = coerce_type(value, &schema, &parameter.argument);
                     input.insert(parameter.argument.clone(), value);
                 }
-                // `Accept` and `Content-Type`: both follow from the operation itself.
-                None if location == ParameterLocation::Header && is_content_header(name) => {}
                 None if location == ParameterLocation::Header => {
                     undeclared.headers.insert(name.clone(), value.clone());
                 }
@@ -69,21 +68,25 @@ pub(super) fn build_arguments(target: &TargetTool, provided: &OperationArguments
     if let Some(body) = &provided.body {
         let body_parameter = target.operation.body.as_ref().ok_or_else(|| {
             let message = format!("the step has a request body, but `{}` accepts none", target.name);
-            Error::new(Code::ToolInvalidInput, message)
+            document_error(message)
         })?;
         let content = body.content_type.as_deref().map_or(body_parameter.content, body_encoding);
         let is_form = matches!(content, BodyEncoding::Urlencoded | BodyEncoding::Multipart);
         let argument = &body_parameter.argument;
         let value = if is_form { coerce_fields(&body.value, &schema, argument) } else { body.value.clone() };
-        input.insert(argument.clone(), value);
-        if let Some(content_type) = &body.content_type {
-            match (find_media_type(&target.operation, content_type), &target.operation.body_choice) {
-                (Some(media_type), Some(choice)) => {
-                    input.insert(choice.argument.clone(), media_type.into());
-                }
-                (Some(_), None) => {}
-                (None, _) => undeclared.content_type = Some(content_type.clone()),
+        let declared = body.content_type.as_deref().map(|chosen| find_media_type(&target.operation, chosen));
+        // The schema of the operation says nothing about a body in another encoding.
+        if declared == Some(None) && declared_bodies(&target.operation).all(|body| body.content != content) {
+            undeclared.body = Some((argument.clone(), value));
+        } else {
+            input.insert(argument.clone(), value);
+        }
+        match (declared, &target.operation.body_choice) {
+            (Some(Some(media_type)), Some(choice)) => {
+                input.insert(choice.argument.clone(), media_type.into());
             }
+            (Some(Some(_)), None) | (None, _) => {}
+            (Some(None), _) => undeclared.content_type.clone_from(&body.content_type),
         }
     }
     Ok(StepArguments { arguments: Value::Object(input), undeclared })
@@ -140,41 +143,26 @@ fn field_schemas<'a>(root: &'a Value, body: &'a Value) -> Vec<&'a Value> {
 /// Finds a media type of the body, as the operation declares it: an equal one, else one that differs in parameters such
 /// as `charset`.
 fn find_media_type<'a>(operation: &'a Operation, content_type: &str) -> Option<&'a str> {
+    let declared = || declared_bodies(operation).map(|body| body.media_type.as_str());
+    let chosen = normalize_media_type(content_type);
+    let equal = declared().find(|media_type| normalize_media_type(media_type) == chosen);
+    equal.or_else(|| declared().find(|media_type| essence(media_type) == essence(content_type)))
+}
+
+/// The bodies that an operation accepts, one for each media type.
+fn declared_bodies(operation: &Operation) -> impl Iterator<Item = &BodySpec> {
     let alternatives = operation.body_choice.iter().flat_map(|choice| &choice.alternatives);
-    let bodies = operation.body.iter().chain(alternatives.map(|alternative| &alternative.body));
-    let declared: Vec<&str> = bodies.map(|body| body.media_type.as_str()).collect();
-    let equal = declared.iter().find(|media_type| media_type.eq_ignore_ascii_case(content_type.trim()));
-    let similar = || declared.iter().find(|media_type| essence(media_type) == essence(content_type));
-    equal.or_else(similar).copied()
+    operation.body.iter().chain(alternatives.map(|alternative| &alternative.body))
 }
 
-/// Converts between text and the type in the tool's schema. Expressions over responses and templates yield text where
-/// the schema wants a number, or the other way round; on the wire both are text.
-fn coerce_type(value: &Value, schema: &Value, argument: &str) -> Value {
-    let types = property_types(schema, argument);
-    let accepts = |kinds: &[&str]| types.iter().any(|kind| kinds.contains(&kind.as_str()));
-    match value {
-        Value::String(_) if long_integer(value).is_some() => {
-            let is_text = accepts(&["string"]) && !accepts(&["number", "integer"]);
-            if is_text { plain_text(value).into() } else { value.clone() }
-        }
-        Value::String(text) if !accepts(&["string"]) => {
-            let parsed = parse_typed(schema, argument, text.trim());
-            if type_name(&parsed) == "string" { value.clone() } else { parsed }
-        }
-        Value::Number(_) if accepts(&["string"]) && !accepts(&["number", "integer"]) => {
-            Value::String(value.to_string())
-        }
-        Value::Bool(_) if accepts(&["string"]) && !accepts(&["boolean"]) => Value::String(value.to_string()),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => {
-            value.clone()
-        }
-    }
-}
-
-/// Headers that an Arazzo document may set although OpenAPI forbids to declare them as parameters.
-fn is_content_header(header: &str) -> bool {
-    ["accept", "content-type"].iter().any(|name| header.eq_ignore_ascii_case(name))
+/// A media type with its parameters in lower case, without white space and quotes around them.
+fn normalize_media_type(media_type: &str) -> String {
+    let parts = media_type.split(';').map(str::trim).filter(|part| !part.is_empty());
+    let parts = parts.map(|part| match part.split_once('=') {
+        Some((name, value)) => format!("{}={}", name.trim(), value.trim().trim_matches('"')),
+        None => part.to_owned(),
+    });
+    parts.collect::<Vec<_>>().join(";").to_ascii_lowercase()
 }
 
 /// Error for a parameter that the operation does not declare.
@@ -187,7 +175,7 @@ fn unknown_parameter_error(target: &TargetTool, location: ParameterLocation, nam
         ParameterLocation::Header => "header",
         ParameterLocation::Cookie => "cookie",
     };
-    Error::new(Code::ToolInvalidInput, format!("`{tool}` has no {location} parameter `{name}`"))
+    document_error(format!("`{tool}` has no {location} parameter `{name}`"))
 }
 
 #[cfg(test)]
@@ -216,29 +204,20 @@ mod tests {
     }
 
     #[test]
-    fn values_are_converted_to_the_types_in_the_schema() {
-        let schema = json!({
-            "properties": {
-                "n": { "$ref": "#/$defs/n" }, "m": { "type": ["integer", "null"] },
-                "a": { "anyOf": [{ "type": "boolean" }, { "type": "null" }] }, "s": { "$ref": "#/$defs/s" },
-                "both": { "type": ["string", "integer"] }, "any": {}, "l": { "type": "array", "items": { "type": "integer" } },
-            },
-            "$defs": { "n": { "type": "integer" }, "s": { "type": "string" } },
-        });
-        for (argument, value, expected) in [
-            ("n", json!(" 7 "), json!(7)),
-            ("n", json!("seven"), json!("seven")),
-            ("m", json!("7"), json!(7)),
-            ("a", json!("true"), json!(true)),
-            ("s", json!(7), json!("7")),
-            ("s", json!(true), json!("true")),
-            ("s", json!("7"), json!("7")),
-            ("both", json!("7"), json!("7")),
-            ("both", json!(7), json!(7)),
-            ("any", json!("7"), json!("7")),
-            ("l", json!("1,2"), json!([1, 2])),
+    fn an_equal_media_type_is_preferred_to_one_with_other_parameters() {
+        let body = |media_type: &str| json!({ "argument": "body", "required": false, "media_type": media_type, "content": "json" });
+        let choice = json!({ "argument": "type", "alternatives": [{ "body": body("Application/JSON; V=\"2\"") }] });
+        let operation = json!({ "method": "POST", "path": "/", "server": "", "accept": [], "parameters": [],
+            "body": body("application/json; charset=utf-8"), "body_choice": choice });
+        let operation: Operation = serde_json::from_value(operation).unwrap();
+        for (content_type, expected) in [
+            ("application/json;v=2", Some("Application/JSON; V=\"2\"")),
+            ("APPLICATION/json ; v = 2 ;", Some("Application/JSON; V=\"2\"")),
+            ("application/json;charset=UTF-8", Some("application/json; charset=utf-8")),
+            ("application/json", Some("application/json; charset=utf-8")),
+            ("text/json", None),
         ] {
-            assert_eq!(coerce_type(&value, &schema, argument), expected, "{argument} {value}");
+            assert_eq!(find_media_type(&operation, content_type), expected, "{content_type}");
         }
     }
 }

@@ -12,9 +12,10 @@ use toolcrib_connector::document::run_blocking;
 use toolcrib_core::execution::Operation;
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::text::sanitize_truncated;
-use toolcrib_core::{Code, Error, Result, SourceId};
+use toolcrib_core::{Result, SourceId};
 use toolcrib_openapi::sanitize_name;
 
+use super::step::document_error;
 use crate::OperationReference;
 
 /// Operation indexes by source.
@@ -98,7 +99,7 @@ impl OperationIndex {
                     "`operationPath` names no method, and `{path}` has several operations; add one of {}",
                     methods.join(", ")
                 );
-                Err(Error::new(Code::ToolUnavailable, message).with_retryable(false))
+                Err(document_error(message))
             }
         }
     }

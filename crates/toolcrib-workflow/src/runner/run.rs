@@ -10,6 +10,7 @@ use toolcrib_connector::{CallFailure, ToolCall, ToolCaller, ToolResult};
 use toolcrib_core::execution::{ExecutionMode, ExecutionSpec};
 use toolcrib_core::json::parse_exact;
 use toolcrib_core::text::sanitize_truncated;
+use toolcrib_core::time::format_duration;
 use toolcrib_core::{Code, Error, Result, ResultExt};
 
 use super::WorkflowConnector;
@@ -25,7 +26,7 @@ pub(super) struct WorkflowRun<'a> {
     /// Finds and calls the tools of the steps.
     pub(super) tools: &'a Arc<dyn ToolCaller>,
     /// One version of the documents for the whole run, even if a file changes meanwhile.
-    pub(super) loaded: &'a LoadedDocument,
+    pub(super) loaded: &'a Arc<LoadedDocument>,
     /// `workflowId` of the document.
     pub(super) workflow_id: &'a str,
     /// The call of the workflow. Steps inherit consent, client and cancellation, and share the deadline.
@@ -71,8 +72,16 @@ impl WorkflowRun<'_> {
                     current_step = call.step.id.clone();
                     self.await_step(&current_step, self.run_step(call)).await?.map_err(CallFailure::Rejected)?
                 }
+                NextAction::Enter(nested) => {
+                    current_step = nested.caller.step.to_owned();
+                    let validated = self.await_step(&current_step, self.validate_inputs(nested)).await?;
+                    run.on_valid_inputs(validated.map_err(CallFailure::Rejected)?);
+                    continue;
+                }
                 NextAction::Wait(delay) => {
-                    self.pause(&current_step, delay).await?;
+                    let api_message = rejection.as_ref().filter(|(rejected_step, _)| *rejected_step == current_step);
+                    let api_message = api_message.map(|(_, api_message)| api_message.as_str());
+                    self.pause(&current_step, delay, api_message).await?;
                     continue;
                 }
                 NextAction::Completed { outputs } => {
@@ -113,10 +122,15 @@ impl WorkflowRun<'_> {
         }
     }
 
-    /// Waits before a retry. Fails at once if the delay would exceed the deadline.
-    async fn pause(&self, step: &str, delay: Duration) -> Result<(), CallFailure> {
+    /// Waits before a retry. Fails at once if the delay would exceed the deadline. `api_message` is the API's own error for
+    /// the step.
+    async fn pause(&self, step: &str, delay: Duration, api_message: Option<&str>) -> Result<(), CallFailure> {
         if delay >= self.call.deadline.remaining() {
-            return Err(self.timeout_failure(step));
+            let timeout = format_limit(self.call.deadline.limit);
+            let reason =
+                format!("the pause of {} before its retry exceeds what is left of {timeout}", format_duration(delay));
+            let error = failure_error(self.workflow_id, step, &reason, api_message, &json!({}));
+            return Err(CallFailure::Inconclusive(error));
         }
         self.await_step(step, tokio::time::sleep(delay)).await
     }

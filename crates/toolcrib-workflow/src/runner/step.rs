@@ -15,7 +15,7 @@ use toolcrib_core::{Code, Error, Result, SourceId};
 
 use super::arguments::{StepArguments, build_arguments};
 use super::run::WorkflowRun;
-use crate::{OperationCall, WorkflowStep};
+use crate::{CallingStep, OperationCall, WorkflowStep};
 
 /// Outcome of a step, for the workflow's success criteria and actions.
 pub(super) enum StepOutcome {
@@ -30,10 +30,10 @@ pub(super) enum StepOutcome {
 impl WorkflowRun<'_> {
     /// Calls the tool of a step. An error ends the workflow, because no action of the document could handle it.
     pub(super) async fn run_step(&self, call: &OperationCall<'_>) -> Result<StepOutcome> {
-        let target = self.find_target(call).await.map_err(|error| step_error(call, error))?;
+        let target = self.find_target(call).await.map_err(|error| call_error(call, error))?;
         let tool = target.name.as_str();
         let StepArguments { arguments, undeclared } =
-            build_arguments(&target, &call.arguments).map_err(|error| step_error(call, error))?;
+            build_arguments(&target, &call.arguments).map_err(|error| call_error(call, error))?;
         self.report_progress(call, tool);
         // The step is a call like any other: policy, breaker and statistics apply, with the caller's consent and
         // deadline.
@@ -82,7 +82,7 @@ impl WorkflowRun<'_> {
 /// Classifies a failed call. Policy and argument errors end the workflow; other failures are left to its actions.
 fn classify_error(call: &OperationCall<'_>, error: Error, response: Option<OperationResponse>) -> Result<StepOutcome> {
     if matches!(error.code, Code::Forbidden | Code::ToolInvalidInput) {
-        return Err(step_error(call, error));
+        return Err(call_error(call, error));
     }
     // The recorded response belongs to this error only if the status is the same: a retry may have failed otherwise.
     let status = error.details.as_ref().and_then(|details| details.get("status")?.as_u64());
@@ -97,22 +97,26 @@ fn classify_error(call: &OperationCall<'_>, error: Error, response: Option<Opera
     }
 }
 
+/// Error that ends the workflow at the step of a call.
+fn call_error(call: &OperationCall<'_>, error: Error) -> Error {
+    let step = CallingStep { document: call.document, workflow: call.workflow, step: &call.step.id };
+    step_error(step, call.is_first, error)
+}
+
 /// Error that ends the workflow at a step. After the first step the workflow has had effects, so codes that suggest a
 /// simple retry or other arguments are no longer used.
-fn step_error(call: &OperationCall<'_>, error: Error) -> Error {
-    let step = sanitize_truncated(&call.step.id, 80);
-    let workflow = sanitize_truncated(call.workflow, 80);
-    let is_first = call.number == 1;
+pub(super) fn step_error(caller: CallingStep<'_>, is_first: bool, error: Error) -> Error {
+    let step = sanitize_truncated(caller.step, 80);
+    let workflow = sanitize_truncated(caller.workflow, 80);
     let other_code = if is_first { Code::ToolUnavailable } else { Code::ToolExecutionFailed };
     let code = match error.code {
         Code::Forbidden => Code::Forbidden,
         Code::AuthRequired => Code::AuthRequired,
         Code::RateLimited if is_first => Code::RateLimited,
         Code::ToolInvalidInput if is_first => Code::ToolInvalidInput,
-        Code::ToolInvalidInput => Code::ToolExecutionFailed,
+        Code::ToolInvalidInput | Code::ToolExecutionFailed => Code::ToolExecutionFailed,
         Code::ToolNotImplemented
         | Code::ToolUnavailable
-        | Code::ToolExecutionFailed
         | Code::ConfigInvalid
         | Code::NotFound
         | Code::Conflict
@@ -131,8 +135,16 @@ fn step_error(call: &OperationCall<'_>, error: Error) -> Error {
             details[name] = detail.clone();
         }
     }
-    let message = format!("step `{step}` of the workflow `{workflow}` cannot be executed: {}", error.message);
-    Error::new(code, message).with_retryable(retryable).with_details(details)
+    // Changed in place, so that the next step in the message stays known: REST clients read its route.
+    let mut error = error.with_retryable(retryable).with_details(details);
+    error.code = code;
+    error.message = format!("step `{step}` of the workflow `{workflow}` cannot be executed: {}", error.message);
+    error
+}
+
+/// Error for a fault of the document, which the caller cannot correct with other arguments.
+pub(super) fn document_error(message: String) -> Error {
+    Error::new(Code::ToolExecutionFailed, message).with_retryable(false)
 }
 
 /// Caller of a step for logs and history: the original caller and the workflow in between.

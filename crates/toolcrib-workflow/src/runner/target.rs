@@ -19,6 +19,7 @@ use url::Url;
 
 use super::document::file_url;
 use super::run::WorkflowRun;
+use super::step::document_error;
 use crate::{LinkedDocument, OperationCall, OperationReference, SourceDescription, SourceDescriptionKind};
 
 /// Tool of a step. Its source is an OpenAPI source, so a workflow never calls a workflow through this path.
@@ -64,7 +65,7 @@ impl WorkflowRun<'_> {
         let operation_name = display_operation(call.operation);
         match (found.pop(), found.pop()) {
             (Some((_, target)), None) => Ok(target),
-            (Some((last, _)), Some((first, _))) => Err(unavailable_error(format!(
+            (Some((last, _)), Some((first, _))) => Err(document_error(format!(
                 "both `{first}` and `{last}` have an operation `{operation_name}`; \
                  write `$sourceDescriptions.{last}.{operation_name}`"
             ))),

@@ -14,7 +14,6 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use toolcrib_catalog::CallSpec;
-use toolcrib_core::json::unescape_pointer_token;
 use toolcrib_core::{Code, Error, Result, ResultExt, SourceId};
 use toolcrib_schema::{ArgumentError, ValidationOutcome};
 
@@ -97,7 +96,10 @@ impl ValidationPermits {
             let validation = tokio::task::spawn_blocking(move || {
                 // Held by the thread, not by the caller: validation cannot be interrupted and may outlive the call.
                 let _permits = permits;
-                validate(&call_spec, arguments)
+                match call_spec.validator.validate_without_nulls(arguments) {
+                    Ok((arguments, accepted)) => Ok(ValidatedArguments::new(arguments, accepted)),
+                    Err((arguments, faults)) => Err(InvalidArguments { arguments, faults }),
+                }
             });
             validation.await.context(Code::Internal, "validation of the arguments failed")
         };
@@ -134,6 +136,17 @@ impl InvalidArguments {
         let note = format!("`validate: lenient` let pass: {}", describe_faults(&self.faults));
         Ok(ValidatedArguments { arguments: self.arguments, note: Some(note) })
     }
+
+    /// Accepts that an argument is missing.
+    pub(super) fn without_missing(mut self, argument: &str) -> Result<ValidatedArguments, InvalidArguments> {
+        let path = format!("/{argument}");
+        self.faults.retain(|fault| fault.path != path);
+        if self.faults.is_empty() {
+            Ok(ValidatedArguments { arguments: self.arguments, note: None })
+        } else {
+            Err(self)
+        }
+    }
 }
 
 /// Lists the faults with their JSON pointers.
@@ -146,43 +159,4 @@ fn describe_faults(faults: &[ArgumentError]) -> String {
 pub(super) fn invalid_arguments_error(tool: &str, faults: &[ArgumentError]) -> Error {
     let message = format!("wrong arguments for `{tool}`: {}", describe_faults(faults));
     Error::new(Code::ToolInvalidInput, message).with_details(json!({ "faults": faults }))
-}
-
-/// Validates arguments; invalid `null`s count as absent. Models with strict schemas must name every argument and send
-/// `null` for those they leave out.
-fn validate(call_spec: &CallSpec, arguments: Value) -> Result<ValidatedArguments, InvalidArguments> {
-    let faults = match call_spec.validator.validate(&arguments) {
-        Ok(accepted) => return Ok(ValidatedArguments::new(arguments, accepted)),
-        Err(faults) => faults,
-    };
-    // Remove the `null`s that the faults point at, and validate again.
-    let mut rest = arguments.clone();
-    let mut removed = faults.iter().filter(|fault| remove_null(&mut rest, &fault.path)).count();
-    // The validator lists a limited number of faults; the `null`s may be among those it left out.
-    if let (0, Value::Object(members)) = (removed, &mut rest) {
-        let before = members.len();
-        members.retain(|_, value| !value.is_null());
-        removed = before - members.len();
-    }
-    // Only if the rest is valid; otherwise the faults of the original arguments are returned, which the caller can
-    // relate to what it sent.
-    if removed > 0
-        && let Ok(accepted) = call_spec.validator.validate(&rest)
-    {
-        return Ok(ValidatedArguments::new(rest, accepted));
-    }
-    Err(InvalidArguments { arguments, faults })
-}
-
-/// Removes the `null` at a JSON pointer. Returns whether there was one. Elements of arrays are not removed, because
-/// that would move the elements behind them.
-fn remove_null(arguments: &mut Value, path: &str) -> bool {
-    let Some((parent, key)) = path.rsplit_once('/') else { return false };
-    let key = unescape_pointer_token(key);
-    match arguments.pointer_mut(parent) {
-        Some(Value::Object(fields)) if fields.get(&key).is_some_and(Value::is_null) => {
-            fields.shift_remove(&key).is_some()
-        }
-        _ => false,
-    }
 }

@@ -43,7 +43,7 @@ async fn a_step_has_no_more_time_than_its_source_allows() {
 
 #[tokio::test]
 async fn a_delay_beyond_the_deadline_fails_at_once() {
-    let server = LoopbackServer::start(|_| HttpReply::json(503, "{}"));
+    let server = LoopbackServer::start(|_| HttpReply::json(503, r#"{"message": "closed"}"#));
     let retry = json!([{ "name": "again", "type": "retry", "retryAfter": 3600, "retryLimit": 1 }]);
     let registry = open_shop_with_workflow(
         &server,
@@ -52,7 +52,9 @@ async fn a_delay_beyond_the_deadline_fails_at_once() {
     )
     .await;
     let error = run_buy(&registry).await.unwrap_err();
-    assert!(error.message.contains("did not finish within"), "{error}");
+    let expected = "the workflow `buy` failed at step `order`: the pause of 1h before its retry exceeds what is left of 1m; \
+                    `POST /orders` answered 503 Service Unavailable: closed";
+    assert_eq!(error.message, expected);
     assert_eq!(server.request_lines().len(), 1);
 }
 

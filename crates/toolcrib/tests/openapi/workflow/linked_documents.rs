@@ -80,6 +80,76 @@ async fn a_step_runs_a_workflow_of_another_document() {
 }
 
 #[tokio::test]
+async fn inputs_of_a_nested_workflow_are_validated_before_any_request() {
+    let server = start_server();
+    let mut pay = pay_workflow();
+    pay["inputs"] = json!({ "type": "object", "required": ["thing"], "additionalProperties": false,
+        "properties": { "thing": { "type": "string" }, "amount": { "type": "integer" } } });
+    let list = json!({ "stepId": "first", "operationId": "list products" });
+    let check = async |other_document_runs: bool, parameters: Value, steps_before: &[Value], expected: &str| {
+        let mut main = buying_elsewhere("parts/other.json", "pay");
+        let workflow = &mut main["workflows"][0];
+        workflow["steps"][0]["parameters"] = parameters;
+        if !other_document_runs {
+            workflow["steps"][0]["workflowId"] = json!("pay");
+        }
+        workflow["steps"] = steps_before.iter().chain(workflow["steps"].as_array().unwrap()).cloned().collect();
+        main["workflows"].as_array_mut().unwrap().push(pay.clone());
+        let registry = open(&server, &main, &other_document(json!([pay]))).await;
+        let result = run_buy(&registry).await;
+        let Some(fault) = expected.strip_prefix("refused: ") else {
+            result.unwrap();
+            return;
+        };
+        let error = result.unwrap_err();
+        let code = if steps_before.is_empty() { Code::ToolInvalidInput } else { Code::ToolExecutionFailed };
+        assert_eq!(error.code, code, "{error}");
+        let prefix = "step `pay` of the workflow `buy` cannot be executed: wrong inputs for the workflow `pay`: ";
+        assert_eq!(error.message, format!("{prefix}{fault}"));
+    };
+    let thing = json!({ "name": "thing", "value": "x" });
+    for other_document_runs in [true, false] {
+        for (parameter, expected) in [
+            (json!({ "name": "amount", "value": "notanumber" }), r#"/amount "notanumber" is not of type "integer""#),
+            (json!({ "name": "sum", "value": 1 }), "/sum is not an argument of this tool"),
+        ] {
+            check(other_document_runs, json!([thing, parameter]), &[], &format!("refused: {expected}")).await;
+        }
+        check(other_document_runs, json!([]), &[], "refused: /thing is required").await;
+    }
+    assert_eq!(server.request_lines(), [""; 0]);
+    check(true, json!([]), &[list], "refused: /thing is required").await;
+    assert_eq!(server.request_lines(), ["GET /products"]);
+    // Values take the types that are declared, and `null` counts as absent.
+    check(true, json!([thing, { "name": "amount", "value": "{$inputs.quantity}" }]), &[], "runs").await;
+    check(true, json!([thing, { "name": "amount", "value": null }]), &[], "runs").await;
+}
+
+#[tokio::test]
+async fn outputs_of_a_workflow_of_another_document_can_be_used() {
+    let server = start_server();
+    let mut pay = pay_workflow();
+    pay["steps"] = json!([order_step_with(json!({}))]);
+    let expressions = ["$sourceDescriptions.other.pay.outputs.receipt", "$workflows.pay.outputs.receipt"];
+    for (has_own, expected) in [(false, [Some(7), Some(7)]), (true, [Some(7), None])] {
+        let mut main = buying_elsewhere("parts/other.json", "pay");
+        let buy = &mut main["workflows"][0];
+        buy["dependsOn"] = json!(["$sourceDescriptions.other.pay"]);
+        let value = json!({ "name": "receipt", "in": "query", "value": expressions[0] });
+        buy["steps"] = json!([{ "stepId": "list", "operationId": "list products", "parameters": [value] }]);
+        buy["outputs"] = json!({ "described": expressions[0], "plain": expressions[1] });
+        if has_own {
+            main["workflows"].as_array_mut().unwrap().push(pay.clone());
+        }
+        let registry = open(&server, &main, &other_document(json!([pay]))).await;
+        let outputs = run_buy(&registry).await.unwrap();
+        let actual = ["described", "plain"].map(|name| outputs.get(name).and_then(Value::as_i64));
+        assert_eq!(actual, expected);
+        assert_eq!(server.request_lines().pop().unwrap(), "GET /products?receipt=7");
+    }
+}
+
+#[tokio::test]
 async fn workflows_that_call_each_other_in_a_cycle_fail_with_the_cycle() {
     let server = start_server();
     let back = json!({ "stepId": "back", "workflowId": "$sourceDescriptions.caller.buy",

@@ -75,8 +75,9 @@ async fn invalid_step_arguments_send_no_request() {
     for (steps, code, expected) in [
         (json!([invalid_step("one")]), Code::ToolInvalidInput, "wrong arguments for `shop__placeOrder`: /body/sku"),
         (
+            // The caller cannot correct the document.
             json!([order_step_with(json!({ "parameters": cookie }))]),
-            Code::ToolInvalidInput,
+            Code::ToolExecutionFailed,
             "`shop__placeOrder` has no cookie parameter `session`",
         ),
         // An earlier step has had effects, so the caller must not simply retry with other arguments.
@@ -112,6 +113,7 @@ async fn an_unknown_source_or_operation_is_named() {
     ] {
         let error = run_buy(&open_shop_with_workflow(&server, &workflow, json!({})).await).await.unwrap_err();
         let expected = format!("step `order` of the workflow `buy` cannot be executed: {expected}");
+        assert!(!error.rest_message().contains("`toolcrib"), "{}", error.rest_message());
         assert_eq!((error.code, error.is_retryable(), error.message), (Code::ToolUnavailable, false, expected));
     }
     let workflow = described("another", "api.json", "placeOrder");

@@ -109,6 +109,46 @@ async fn the_content_type_of_a_step_chooses_the_kind_of_body() {
 }
 
 #[tokio::test]
+async fn a_body_in_an_undeclared_encoding_needs_not_match_the_declared_schema() {
+    let server = LoopbackServer::start(|_| order_created());
+    let step = |content_type: &str, payload: Value| {
+        order_step_with(json!({ "requestBody": { "contentType": content_type, "payload": payload } }))
+    };
+    let run = async |step: Value| {
+        let workflow = buy_workflow(json!([step]), json!({}));
+        run_buy(&open_shop_with_workflow(&server, &workflow, json!({})).await).await
+    };
+    run(step("application/xml", json!("<a>1</a>"))).await.unwrap();
+    run(step("application/x-www-form-urlencoded", json!({ "a": 1 }))).await.unwrap();
+    let sent: Vec<(String, String)> = server
+        .requests()
+        .iter()
+        .map(|request| (request.header("content-type").unwrap().to_owned(), request.text()))
+        .collect();
+    let expected = [("application/xml", "<a>1</a>"), ("application/x-www-form-urlencoded", "a=1")];
+    assert_eq!(sent, expected.map(|(content_type, body)| (content_type.to_owned(), body.to_owned())));
+    // Other JSON is declared by the same schema, and other arguments are validated as ever.
+    let error = run(step("application/merge-patch+json", json!({}))).await.unwrap_err();
+    assert!(error.message.ends_with("wrong arguments for `shop__placeOrder`: /body/sku is required"), "{error}");
+    assert_eq!(server.request_lines().len(), 2);
+}
+
+#[tokio::test]
+async fn a_step_may_choose_the_accepted_and_the_sent_type_with_headers() {
+    let server = LoopbackServer::start(|_| order_created());
+    let header = |name: &str, value: &str| json!({ "name": name, "in": "header", "value": value });
+    let step = order_step_with(json!({
+        "parameters": [header("accept", "text/{$inputs.category}"), header("content-type", "text/csv")],
+        "requestBody": { "payload": "sku" },
+    }));
+    let workflow = buy_workflow(json!([step]), json!({}));
+    run_buy(&open_shop_with_workflow(&server, &workflow, json!({})).await).await.unwrap();
+    let request = server.requests().pop().unwrap();
+    assert_eq!((request.header("accept"), request.header("content-type")), (Some("text/light"), Some("text/csv")));
+    assert_eq!(request.text(), "sku");
+}
+
+#[tokio::test]
 async fn a_step_is_retried_as_often_as_the_document_says() {
     let retry = json!({ "name": "again", "type": "retry", "retryAfter": 0, "retryLimit": 2,
         "criteria": [{ "condition": "$statusCode == 503" }] });
@@ -243,8 +283,9 @@ async fn a_step_sends_headers_and_query_values_that_its_operation_does_not_decla
     let id = json!({ "name": "id", "in": "path", "value": "7" });
     let get = json!({ "stepId": "get", "operationId": "getOrder", "parameters": parameters(&[id]) });
     let host = json!({ "name": "Host", "in": "header", "value": "evil.example" });
+    let object = json!({ "name": "o", "in": "query", "value": { "a": 1 } });
     let list = json!({
-        "stepId": "list", "operationId": "list products", "parameters": parameters(&[host]),
+        "stepId": "list", "operationId": "list products", "parameters": parameters(&[host, object]),
         "successCriteria": [{ "condition": "$statusCode == 404" }],
     });
     let steps = json!([order_step(), get, list]);
@@ -255,7 +296,7 @@ async fn a_step_sends_headers_and_query_values_that_its_operation_does_not_decla
     let requests = server.requests();
     assert_eq!(
         server.request_lines(),
-        ["POST /orders", "GET /orders/7?debug%20level=2", "GET /products?debug%20level=2"]
+        ["POST /orders", "GET /orders/7?debug%20level=2", "GET /products?debug%20level=2&o=%7B%22a%22%3A1%7D"]
     );
     assert_eq!(requests[0].header("authorization"), None);
     assert!(requests[1..].iter().all(|request| request.header("authorization") == Some("Bearer login-token-4711")));
@@ -301,4 +342,5 @@ async fn a_path_with_one_operation_needs_no_method() {
     let expected =
         "`operationPath` names no method, and `/orders/{id}` has several operations; add one of `/delete`, `/get`";
     assert!(error.message.ends_with(expected), "{error}");
+    assert_eq!((error.code, error.is_retryable()), (Code::ToolExecutionFailed, false));
 }
