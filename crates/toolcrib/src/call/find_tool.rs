@@ -1,5 +1,5 @@
-//! Finds the tool of a call by its name, and explains why there is none: unknown, hidden, removed, or of a source that is
-//! disabled, not trusted or was never discovered.
+//! Finds the tool of a call by its name, and explains why there is none: unknown, hidden, skipped, removed, or of a source
+//! that is disabled, not trusted or was never discovered.
 //!
 //! Decided in memory, without waiting. Next steps are given as a command; REST responses name the route instead
 //! (`Error::with_next_step`).
@@ -13,7 +13,7 @@ use toolcrib_core::freshness::Freshness;
 use toolcrib_core::inventory::history::ToolMatcher;
 use toolcrib_core::policy::Verdict;
 use toolcrib_core::text::sanitize_truncated;
-use toolcrib_core::tool::{ParsedToolName, parse_tool_name};
+use toolcrib_core::tool::{ParsedToolName, ToolName, parse_tool_name};
 use toolcrib_core::{Code, Error, Result, SourceId, Timestamp, ToolId};
 
 use crate::registry::Visibility;
@@ -56,15 +56,29 @@ pub(crate) fn find_any_tool<'a>(snapshot: &'a Arc<Snapshot>, name: &str, now: Ti
 /// error of the catalogue, which suggests similar names.
 fn explain_unknown_tool(visibility: &Visibility, name: &str, now: Timestamp) -> Option<Error> {
     match parse_tool_name(name).ok()? {
-        ParsedToolName::Qualified { source, .. } => {
+        ParsedToolName::Qualified { source, tool } => {
             let id = SourceId::from_name(source).ok().filter(|id| visibility.shows_source(id));
-            let explained = id.and_then(|id| explain_source(visibility.snapshot(), &id, now));
+            let explained = id.and_then(|id| {
+                explain_source(visibility.snapshot(), &id, now).or_else(|| explain_skipped(visibility, &id, tool))
+            });
             explained.or_else(|| explain_removed(visibility, name))
         }
         ParsedToolName::Bare(_) => {
             explain_removed(visibility, name).or_else(|| explain_bare_name(visibility, name, now))
         }
     }
+}
+
+/// Returns an error that says why a tool of a source is skipped; `None` for one that it does not offer, or that a rule
+/// keeps from agents.
+fn explain_skipped(visibility: &Visibility, id: &SourceId, name: &str) -> Option<Error> {
+    let prefix = visibility.snapshot().catalog.source(id)?.segment.prefix();
+    let tool = ToolName::from_original(prefix, name);
+    let skipped = visibility.skipped_tools(id);
+    let skipped = skipped.iter().find(|skipped| ToolName::from_original(prefix, &skipped.name) == tool)?;
+    let error = Error::new(Code::ToolNotImplemented, format!("`{tool}` is skipped: {}", skipped.reason));
+    let route = format!("GET /api/sources/{id}");
+    Some(error.with_next_step("toolcrib doctor", &route, "lists all skipped tools"))
 }
 
 /// Returns an error that says when a tool was removed, or that a removed tool is denied; `None` for a name that no source

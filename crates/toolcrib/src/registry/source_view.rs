@@ -10,7 +10,6 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::value::RawValue;
-use toolcrib_catalog::View;
 use toolcrib_config::show::{mask_args, mask_text, mask_url};
 use toolcrib_config::{ConfigDiagnostic, Override};
 use toolcrib_core::features::{FeatureKind, FeatureList, RecordedFeatures};
@@ -350,7 +349,7 @@ impl Sources<'_> {
             failures: status.failures.saturating_add(slot_status.failures),
             failing_since: failing_since(&status, &slot_status),
             breaker: slot_status.breaker,
-            skipped: visible_skipped_tools(visibility, id).into_iter().chain(skipped_features.cloned()).collect(),
+            skipped: visibility.skipped_tools(id).into_iter().chain(skipped_features.cloned()).collect(),
             tools: None,
         })
     }
@@ -376,13 +375,6 @@ fn known_tools(visibility: &Visibility, id: &SourceId, state: &SourceState) -> V
     let mut names: Vec<ToolName> = tools.map(|(name, _)| names.name(name)).collect();
     names.sort();
     names
-}
-
-/// Returns the skipped tools of a source, without those that a rule keeps from a principal.
-fn visible_skipped_tools(visibility: &Visibility, id: &SourceId) -> Vec<SkippedTool> {
-    let mut skipped = View::full(visibility.snapshot().catalog.clone()).skipped_tools(id);
-    skipped.retain(|tool| visibility.shows_tool(id, &tool.name));
-    skipped
 }
 
 /// Derives the health of a source. An open breaker counts as down, whatever the last discovery said.

@@ -14,6 +14,7 @@ use toolcrib_core::access::Role;
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::inventory::history::ToolMatcher;
 use toolcrib_core::inventory::{Event, Inventory, Record, ToolState};
+use toolcrib_core::manifest::SkippedTool;
 use toolcrib_core::policy::Verdict;
 use toolcrib_core::principal::Principal;
 use toolcrib_core::text::sanitize_truncated;
@@ -79,6 +80,13 @@ impl Visibility {
     /// Whether the principal may know of a tool, by the source's own name for it.
     pub fn shows_tool(&self, source: &SourceId, original_name: &str) -> bool {
         self.is_full() || self.verdict(source, original_name) < Verdict::Deny
+    }
+
+    /// Returns the skipped tools of a source, without those that a rule keeps from the principal.
+    pub(crate) fn skipped_tools(&self, id: &SourceId) -> Vec<SkippedTool> {
+        let mut skipped = View::full(self.snapshot.catalog.clone()).skipped_tools(id);
+        skipped.retain(|tool| self.shows_tool(id, &tool.name));
+        skipped
     }
 
     /// Whether the principal may know of a source. One without any tools is shown, so that its state can be seen, unless its

@@ -181,3 +181,24 @@ async fn a_document_is_parsed_again_only_after_a_change() {
     assert_eq!(error.code, Code::ToolUnavailable);
     assert!(error.message.contains("flow.json` cannot be read"), "{error}");
 }
+
+#[tokio::test]
+async fn a_call_of_a_skipped_workflow_says_why() {
+    let mut workflow = buy_workflow(json!([order_step()]), json!({}));
+    workflow["workflows"].as_array_mut().unwrap().push(json!({ "workflowId": "buy more", "steps": [] }));
+    let reason = "`errands__buy_more` is skipped: it has no steps (at `/workflows/1/steps`); \
+                  `toolcrib doctor` lists all skipped tools";
+    // Rules keep it from agents like any other tool.
+    let unknown = "no tool named `errands__buy_more`; did you mean `errands__buy`?";
+    for (rules, expected) in
+        [(json!({}), reason), (json!({ "buy more": "hide" }), unknown), (json!({ "buy_more": "deny" }), unknown)]
+    {
+        let home = tempfile::tempdir().unwrap();
+        std::fs::write(home.path().join("flow.json"), workflow.to_string()).unwrap();
+        let sources = json!({ "errands": { "workflow": "flow.json", "tools": rules } });
+        let registry = OpenApiTestRegistry::open(home, sources).await;
+        let error = registry.call("errands__buy_more", json!({})).await.unwrap_err();
+        assert_eq!(error.code, Code::ToolNotImplemented, "{rules}");
+        assert_eq!(error.message, expected, "{rules}");
+    }
+}
