@@ -63,6 +63,31 @@ fn doctor_reports_problems_with_advice() {
 }
 
 #[test]
+fn skipped_workflows_and_operations_of_own_files_can_be_corrected() {
+    let project = TestProject::new(
+        r#"odd: { command: SERVER, args: [--tools-file, odd.json], cwd: . }
+        api: { openapi: api.json }
+        flow: { workflow: flow.json }"#,
+    );
+    project.write("odd.json", ODD_TOOLS);
+    project.write("api.json", r#"{"openapi": "3.1.0", "paths": {"/a": {"get": 5, "post": {"responses": {}}}}}"#);
+    project.write("flow.json", r#"{"arazzo": "1.0.1", "workflows": [{"workflowId": "broken", "steps": []}]}"#);
+    project.run(&["refresh"]).assert_code(0);
+    let checks = project.json(0, &["doctor"])["checks"].clone();
+    let fix = |name: &str| {
+        let check = checks.as_array().unwrap().iter().find(|check| check["name"] == name).unwrap();
+        check["fix"].as_str().unwrap().to_owned()
+    };
+    let expected = "only the author of the server can fix it; the other tools are not affected";
+    assert_eq!(fix("tools of odd"), expected);
+    for (name, file) in [("tools of api", "api.json"), ("tools of flow", "flow.json")] {
+        let fix = fix(name);
+        assert!(fix.starts_with("correct it in `"), "{fix}");
+        assert!(fix.ends_with(&format!("{file}`; the other tools are not affected")), "{fix}");
+    }
+}
+
+#[test]
 fn doctor_reports_no_problem_on_a_healthy_setup() {
     let project = TestProject::new("one: { command: SERVER, args: [--count-file, starts.log], cwd: . }");
     project.run(&["doctor"]).assert_code(0).assert_stdout("no problems; 1 warning");

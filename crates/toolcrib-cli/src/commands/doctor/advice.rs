@@ -6,7 +6,9 @@
 use std::path::Path;
 
 use toolcrib::Code;
-use toolcrib::core::source::StdioSource;
+use toolcrib::config::show::mask_text;
+use toolcrib::core::source::{SourceKind, StdioSource};
+use toolcrib::core::text::sanitize_truncated;
 use toolcrib::registry::SourceView;
 
 /// Part of an error message, and the advice for it; the first match counts. In the advice, `ID` stands for the source id
@@ -55,6 +57,21 @@ pub(super) fn for_failure(source: &SourceView) -> String {
         (None, Code::ConfigInvalid) => "correct the declaration in the configuration file".to_owned(),
         (None, _) => format!("`toolcrib logs {id}` shows its stderr; `toolcrib refresh {id}` tries again"),
     }
+}
+
+/// Returns who can correct a tool that is skipped. The reason names the place in a document.
+pub(super) fn for_skipped_tool(kind: Option<&SourceKind>) -> String {
+    let document = match kind {
+        Some(SourceKind::Workflow(workflow)) => &workflow.document,
+        Some(SourceKind::OpenApi(openapi)) => &openapi.document,
+        Some(SourceKind::Stdio(_) | SourceKind::Http(_) | SourceKind::Sse(_) | SourceKind::Builtin(_)) | None => {
+            return "only the author of the server can fix it".to_owned();
+        }
+    };
+    if document.contains("://") && !document.starts_with("file:") {
+        return "only the author of the document can fix it".to_owned();
+    }
+    format!("correct it in `{}`", sanitize_truncated(&mask_text(document), 200))
 }
 
 /// Returns the advice for an error message. Lines of the server's stderr in it are ignored: they may contain any of the

@@ -52,7 +52,7 @@ pub(super) async fn check_source(
     if checks.is_empty() {
         checks.push(check_status(&name, source, probed));
     }
-    checks.extend(check_skipped_tools(session, source));
+    checks.extend(check_skipped_tools(session, source, definition.as_deref()));
     checks
 }
 
@@ -146,22 +146,19 @@ fn check_status(name: &str, source: &SourceView, probed: Option<&RefreshOutcome>
 }
 
 /// Reports tools that agents do not get: invalid ones, and those with the name of a built-in tool.
-fn check_skipped_tools(session: &CliSession, source: &SourceView) -> Vec<DoctorCheck> {
+fn check_skipped_tools(session: &CliSession, source: &SourceView, definition: Option<&Source>) -> Vec<DoctorCheck> {
     // The segment knows the invalid tools; the source's list adds those that a built-in shadows.
     let view = session.registry.view(&CliSession::caller());
     let invalid_tools = view.source(&source.id).map(|entry| entry.segment.skipped().to_vec()).unwrap_or_default();
     let (invalid, shadowed): (Vec<&SkippedTool>, Vec<&SkippedTool>) =
         source.skipped.iter().partition(|tool| invalid_tools.contains(tool));
     let name = format!("tools of {}", source.id);
+    let fix = advice::for_skipped_tool(definition.map(|definition| &definition.kind));
     let mut checks: Vec<DoctorCheck> = invalid
         .iter()
         .map(|tool| {
             let message = format!("`{}` is skipped: {}", sanitize_truncated(&tool.name, 80), tool.reason);
-            DoctorCheck::warn(
-                &name,
-                message,
-                "only the author of the server can fix it; the other tools are not affected",
-            )
+            DoctorCheck::warn(&name, message, format!("{fix}; the other tools are not affected"))
         })
         .collect();
     if !shadowed.is_empty() {
