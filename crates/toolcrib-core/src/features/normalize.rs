@@ -3,8 +3,12 @@
 //!
 //! Texts that must match exactly on both sides (names of prompts and of their arguments, URIs) cannot be sanitised,
 //! because the server would not know the changed form; an item with hidden characters in one of them is skipped.
+//!
+//! Clients validate a whole list and refuse it for one wrong item, so `shape` drops fields that they would refuse.
 
-use serde_json::value::RawValue;
+mod shape;
+
+use serde_json::value::{RawValue, to_raw_value};
 
 use super::FeatureKind;
 use crate::fingerprint::Fingerprint;
@@ -35,7 +39,7 @@ pub(super) fn normalize_item(
     if json::nesting_depth(raw.get()) > MAX_ITEM_DEPTH {
         return Err(reject_nameless(format!("it is nested deeper than {MAX_ITEM_DEPTH} levels")));
     }
-    let fields = RawFields::parse(raw).ok_or_else(|| reject_nameless("it is not a JSON object".into()))?;
+    let mut fields = RawFields::parse(raw).ok_or_else(|| reject_nameless("it is not a JSON object".into()))?;
     let key = fields.get(kind.key()).and_then(parse_string).filter(|key| !key.trim().is_empty());
     let key = key.ok_or_else(|| reject_nameless(format!("it has no `{}`", kind.key())))?;
     if key.len() > MAX_KEY_BYTES {
@@ -45,15 +49,38 @@ pub(super) fn normalize_item(
     if !is_exact(&key) {
         return Err(reject(format!("its `{}` has hidden or invalid characters", kind.key())));
     }
-    let arguments: Vec<RawFields> =
-        fields.get("arguments").and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
-    let mut argument_names = arguments.iter().filter_map(|argument| argument.get("name").and_then(parse_string));
-    if kind == FeatureKind::Prompt && !argument_names.all(|name| is_exact(&name)) {
-        return Err(reject("the name of an argument has hidden or invalid characters".into()));
+    shape::drop_invalid_fields(&mut fields, shape::item_fields(kind));
+    match (kind, fields.get("arguments")) {
+        (FeatureKind::Prompt, Some(arguments)) => {
+            let arguments = normalize_arguments(arguments).map_err(|reason| reject(reason.into()))?;
+            fields.insert("arguments", arguments);
+        }
+        (FeatureKind::Prompt, None) => {}
+        // Required by the protocol, and left out by some servers.
+        (FeatureKind::Resource | FeatureKind::ResourceTemplate, _) => {
+            if fields.get("name").and_then(parse_string).is_none_or(|name| name.trim().is_empty()) {
+                fields.insert("name", json::raw_string(&key));
+            }
+        }
     }
-    let sanitized = sanitize_schema(raw).unwrap_or_else(|| raw.to_owned());
+    let unsanitized = to_raw_value(&fields).map_err(|_| reject("it cannot be written".into()))?;
+    let sanitized = sanitize_schema(&unsanitized).unwrap_or(unsanitized);
     let item = RawValue::from_string(json::compact(sanitized.get())).unwrap_or(sanitized);
     Ok((key, item))
+}
+
+/// Normalises the arguments of a prompt, or returns why the prompt cannot be used.
+fn normalize_arguments(raw: &RawValue) -> Result<Box<RawValue>, &'static str> {
+    const INVALID: &str = "its `arguments` are not a list of objects with a `name`";
+    let mut arguments: Vec<RawFields> = serde_json::from_str(raw.get()).map_err(|_| INVALID)?;
+    for argument in &mut arguments {
+        let name = argument.get("name").and_then(parse_string).ok_or(INVALID)?;
+        if !is_exact(&name) {
+            return Err("the name of an argument has hidden or invalid characters");
+        }
+        shape::drop_invalid_fields(argument, &shape::ARGUMENT_FIELDS);
+    }
+    to_raw_value(&arguments).map_err(|_| INVALID)
 }
 
 /// Fingerprint of a normalised item: independent of the order of its fields.

@@ -83,6 +83,9 @@ fn unusable_items_are_skipped_with_a_reason() {
             json!(7),
             json!({"name": "arguments", "arguments": [{"name": "pa\u{200b}th"}]}),
             json!({"name": "large", "description": "x".repeat(300_000)}),
+            json!({"name": "not a list", "arguments": "x"}),
+            json!({"name": "nameless argument", "arguments": [{"nope": 1}, 3]}),
+            json!({"name": "other argument", "arguments": [3, {"name": "hid\u{200b}den"}]}),
         ],
         &[json!({"uri": format!("file:///{}", "a".repeat(3000))}), json!({"uri": "file:///b", "name": "b"})],
         None,
@@ -99,10 +102,38 @@ fn unusable_items_are_skipped_with_a_reason() {
             "prompt #7: it is larger than 262144 bytes",
             "prompt arguments: the name of an argument has hidden or invalid characters",
             "prompt hidden: its `name` has hidden or invalid characters",
+            "prompt nameless argument: its `arguments` are not a list of objects with a `name`",
+            "prompt not a list: its `arguments` are not a list of objects with a `name`",
             "prompt ok: the source offers this prompt twice; the first one is kept",
+            "prompt other argument: its `arguments` are not a list of objects with a `name`",
             "resource #1: its `uri` is longer than 2048 bytes",
         ]
     );
+}
+
+/// Official clients refuse a whole list for one field of the wrong type.
+#[test]
+fn fields_of_the_wrong_type_are_dropped_and_missing_names_filled_in() {
+    let good_prompt = json!({"name": "good", "title": "T", "description": "D", "icons": [{"src": "x", "sizes": ["any"]}],
+        "_meta": {"k": 1}, "arguments": [{"name": "a", "title": "T", "description": "D", "required": true}], "x": [1]});
+    let bad_prompt = json!({"name": "bad", "title": 1, "description": {}, "icons": "no", "_meta": [],
+        "arguments": [{"name": "a", "title": null, "description": 1, "required": "yes", "x": null}], "x": null});
+    let annotations = json!({"priority": 0.5, "audience": ["user"], "lastModified": "2025-01-12T15:00:58Z"});
+    let good_resource = json!({"uri": "x://good", "name": "n", "mimeType": "text/plain", "size": 12,
+        "annotations": annotations, "icons": [{"src": "x", "theme": "dark"}], "_meta": {}});
+    let bad_resource = json!({"uri": "x://bad", "mimeType": 1, "size": "big", "icons": [{"sizes": []}], "_meta": null,
+        "annotations": {"priority": "high", "audience": "user"}});
+    let late = json!({"uri": "x://late", "name": "", "annotations": {"lastModified": "yesterday"}, "size": 1.5});
+    let list = list(&[good_prompt.clone(), bad_prompt], &[good_resource.clone(), bad_resource, late], None);
+    let item = |kind, key: &str| -> Value { serde_json::from_str(list.json(list.find(kind, key).unwrap())).unwrap() };
+    assert_eq!(item(FeatureKind::Prompt, "good"), good_prompt);
+    assert_eq!(
+        item(FeatureKind::Prompt, "bad"),
+        json!({"name": "bad", "arguments": [{"name": "a", "x": null}], "x": null})
+    );
+    assert_eq!(item(FeatureKind::Resource, "x://good"), good_resource);
+    assert_eq!(item(FeatureKind::Resource, "x://bad"), json!({"uri": "x://bad", "name": "x://bad"}));
+    assert_eq!(item(FeatureKind::Resource, "x://late"), json!({"uri": "x://late", "name": "x://late"}));
 }
 
 #[test]
