@@ -35,6 +35,8 @@ const MIN_POLL_INTERVAL: Duration = Duration::from_millis(100);
 const MAX_POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// Interval if the server asks for none.
 const DEFAULT_POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// Maximum number of times in a row that the state of a task is asked for again after an internal error.
+const MAX_POLL_FAILURES: u32 = 3;
 /// Maximum time for `tasks/cancel`, which runs in the background.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum length of a task id in bytes; it is sent back with each poll.
@@ -107,8 +109,8 @@ impl McpClient {
         let first = input_required::request_with_input(connection, request, options, handler).await;
         let (result, capabilities) = match first {
             Err(WireError::Rpc(error)) if is_modern && requires_tasks_extension(&error) => {
-                let declared = options.relay.map_or(&*connection.options.capabilities, |relay| relay.capabilities);
-                let capabilities = with_tasks_extension(declared)?;
+                let declared = || options.relay.map_or(&*connection.options.capabilities, |relay| relay.capabilities);
+                let capabilities = with_tasks_extension(options.capabilities.unwrap_or_else(declared))?;
                 let options = RequestOptions { capabilities: Some(&capabilities), ..options.clone() };
                 let result = input_required::request_with_input(connection, request, &options, handler).await?;
                 (result, Some(capabilities))
@@ -129,8 +131,8 @@ impl McpClient {
         }
     }
 
-    /// Polls a task until it ends and returns its result. Cancels the task if the caller cancels, drops this future, or
-    /// the deadline passes.
+    /// Polls a task until it ends and returns its result. A task may have ended when it is created. Cancels the task if the
+    /// caller cancels, drops this future, or the deadline passes.
     async fn await_task(
         &self,
         created: &TaskState<'_>,
@@ -143,17 +145,22 @@ impl McpClient {
         let id = id.ok_or_else(|| WireError::Protocol("a task has no valid `taskId`".to_owned()))?;
         let connection = &self.connection.0;
         let mut running = RunningTask { connection, id, capabilities, is_modern, has_ended: false };
-        let mut interval = created.poll_interval();
+        let mut response: Option<Box<RawValue>> = None;
         let mut polls = 0;
         loop {
-            wait(interval, options).await?;
-            let response = running.request("tasks/get", &[], options).await?;
-            let state = parse_state(&response)?;
-            interval = state.poll_interval();
-            polls += 1;
-            report_status(polls, &state, options);
+            let polled = response.as_deref().map(parse_state).transpose()?;
+            let state = polled.as_ref().unwrap_or(created);
+            if polled.is_some() {
+                polls += 1;
+                report_status(polls, state, options);
+            }
             match state.status.as_str() {
                 "working" | "submitted" => {}
+                // The response that creates a task of 2026-07-28 need not have what its state comes with.
+                "input_required" | "completed" | "failed" | "cancelled" if is_modern && polled.is_none() => {
+                    response = Some(running.poll(Duration::ZERO, options).await?);
+                    continue;
+                }
                 // The server sends its questions on the stream of `tasks/result`, which ends with the result.
                 "input_required" | "completed" | "failed" if !is_modern => {
                     let result = running.request("tasks/result", &[], options).await;
@@ -171,21 +178,38 @@ impl McpClient {
                 }
                 "failed" => {
                     running.has_ended = true;
-                    return Err(WireError::Rpc(state.into_error("the task failed")));
+                    return Err(WireError::Rpc(state.to_error("the task failed")));
                 }
                 "cancelled" => {
                     running.has_ended = true;
-                    return Err(WireError::Rpc(state.into_error("the server cancelled the task")));
+                    return Err(WireError::Rpc(state.to_error("the server cancelled the task")));
                 }
                 other => {
                     return Err(WireError::Protocol(format!("unknown task status `{}`", sanitize_excerpt(other))));
                 }
             }
+            response = Some(running.poll(state.poll_interval(), options).await?);
         }
     }
 }
 
 impl RunningTask<'_> {
+    /// Reads the state of the task after an interval. A server that fails internally is asked again: the task may go on.
+    async fn poll(&self, interval: Duration, options: &RequestOptions<'_>) -> Result<Box<RawValue>, WireError> {
+        let mut interval = interval;
+        let mut failures = 0;
+        loop {
+            wait(interval, options).await?;
+            match self.request("tasks/get", &[], options).await {
+                Err(WireError::Rpc(error)) if error.code == RpcError::INTERNAL && failures < MAX_POLL_FAILURES => {
+                    failures += 1;
+                    interval = interval.max(DEFAULT_POLL_INTERVAL);
+                }
+                response => return response,
+            }
+        }
+    }
+
     /// Sends a request about the task.
     async fn request(
         &self,
@@ -198,7 +222,8 @@ impl RunningTask<'_> {
         params.iter().for_each(|(key, value)| fields.set_borrowed(key, value));
         let params = fields.to_raw()?;
         let request = OutgoingRequest { method, params: Some(&params), headers: options.headers.clone() };
-        let options = RequestOptions { capabilities: self.capabilities.as_deref(), progress: None, ..options.clone() };
+        let capabilities = self.capabilities.as_deref().or(options.capabilities);
+        let options = RequestOptions { capabilities, progress: None, ..options.clone() };
         self.connection.request(&request, &options).await
     }
 }
@@ -235,12 +260,12 @@ impl TaskState<'_> {
     }
 
     /// Error of a task that has no result; `reason` if the server gives none.
-    fn into_error(self, reason: &str) -> RpcError {
-        let reason = self.status_message.unwrap_or_else(|| reason.to_owned());
-        match self.error {
+    fn to_error(&self, reason: &str) -> RpcError {
+        let reason = self.status_message.clone().unwrap_or_else(|| reason.to_owned());
+        match &self.error {
             Some(error) => RpcError {
                 code: error.code.unwrap_or(RpcError::INTERNAL),
-                message: if error.message.is_empty() { reason } else { error.message },
+                message: if error.message.is_empty() { reason } else { error.message.clone() },
                 data: error.data.map(ToOwned::to_owned),
             },
             None => RpcError::new(RpcError::INTERNAL, reason),

@@ -249,3 +249,41 @@ async fn a_fixed_version_is_the_only_one_that_is_tried() {
     });
     assert!(client.unwrap_err().to_string().contains("does not support version `2026-07-28`"));
 }
+
+/// Regression: one failed poll ended the call and cancelled the task, and a task that had ended was polled all the same.
+#[tokio::test(start_paused = true)]
+async fn a_failed_poll_is_repeated_and_a_task_that_has_ended_is_not_polled() {
+    let options = RequestOptions { as_task: true, ..request_options(60) };
+    let arguments = to_raw(&json!({}));
+    let (mut server, client) = StdioServer::connect(client_options(), task_capabilities()).await;
+    let (response, ()) = tokio::join!(client.call_tool("t", &arguments, None, None, &options), async {
+        let call = receive(&mut server, "tools/call").await;
+        server.respond(&call, &json!({ "task": { "taskId": "7", "status": "working" } })).await;
+        for _ in 0..3 {
+            let get = receive(&mut server, "tasks/get").await;
+            server.respond_with_error(&get, -32603, "busy").await;
+        }
+        let get = receive(&mut server, "tasks/get").await;
+        server.respond(&get, &json!({ "taskId": "7", "status": "completed" })).await;
+        let result = receive(&mut server, "tasks/result").await;
+        server.respond(&result, &json!({ "content": [] })).await;
+    });
+    assert_eq!(parse(&response.unwrap()), json!({ "content": [] }));
+    let (response, ()) = tokio::join!(client.call_tool("t", &arguments, None, None, &options), async {
+        let call = receive(&mut server, "tools/call").await;
+        server.respond(&call, &json!({ "task": { "taskId": "8", "status": "completed" } })).await;
+        let result = receive(&mut server, "tasks/result").await;
+        server.respond(&result, &json!({ "content": [] })).await;
+    });
+    assert_eq!(parse(&response.unwrap()), json!({ "content": [] }));
+    // A server that keeps failing ends the call.
+    let (response, ()) = tokio::join!(client.call_tool("t", &arguments, None, None, &options), async {
+        let call = receive(&mut server, "tools/call").await;
+        server.respond(&call, &json!({ "task": { "taskId": "9", "status": "working" } })).await;
+        for _ in 0..4 {
+            let get = receive(&mut server, "tasks/get").await;
+            server.respond_with_error(&get, -32603, "busy").await;
+        }
+    });
+    assert!(matches!(response, Err(WireError::Rpc(_))), "{response:?}");
+}
