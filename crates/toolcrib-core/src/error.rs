@@ -42,11 +42,13 @@ struct ErrorExtra {
     cause: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
-/// A next step in both of its forms. Messages contain the command; REST responses name the route instead.
+/// A next step in all of its forms. Messages contain the command; REST responses name the route instead.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct NextStep {
     command: String,
     route: String,
+    /// Meta tool of MCP that does the same, if there is one.
+    meta_tool: Option<String>,
 }
 
 /// Error code that callers can act on. The names are part of the public contract.
@@ -158,9 +160,27 @@ impl Error {
     /// REST clients read the route in place of the command.
     pub fn with_next_step(mut self, command: &str, route: &str, effect: &str) -> Self {
         self.message = format!("{}; `{command}` {effect}", self.message);
-        let step = NextStep { command: format!("`{command}`"), route: format!("`{route}`") };
+        let step = NextStep { command: format!("`{command}`"), route: format!("`{route}`"), meta_tool: None };
         self.extra.get_or_insert_default().next_step = Some(step);
         self
+    }
+
+    /// Names the meta tool of MCP that does what the command of the next step does.
+    pub fn with_meta_tool(mut self, name: &str) -> Self {
+        if let Some(step) = self.extra.as_mut().and_then(|extra| extra.next_step.as_mut()) {
+            step.meta_tool = Some(format!("`{name}`"));
+        }
+        self
+    }
+
+    /// The message for an agent on MCP: with the meta tool instead of the command, or without the next step, since an
+    /// agent has no command line.
+    pub fn agent_message(&self) -> String {
+        let step = self.extra.as_ref().and_then(|extra| extra.next_step.as_ref());
+        match step.and_then(|step| Some((step, step.meta_tool.as_ref()?))) {
+            Some((step, meta_tool)) => self.message.replace(&step.command, meta_tool),
+            None => self.message_without_next_step().to_owned(),
+        }
     }
 
     /// The message for a REST client: with the route of the next step instead of the command.
@@ -264,13 +284,18 @@ mod tests {
     }
 
     #[test]
-    fn a_next_step_is_a_command_for_people_and_a_route_for_rest_clients() {
+    fn a_next_step_is_a_command_for_people_a_route_for_rest_clients_and_a_meta_tool_for_agents() {
         let error = Error::new(Code::NotFound, "no source named `x`");
         assert_eq!(error.rest_message(), "no source named `x`");
         let error = error.with_next_step("toolcrib sources", "GET /api/sources", "lists them");
         assert_eq!(error.message, "no source named `x`; `toolcrib sources` lists them");
         assert_eq!(error.rest_message(), "no source named `x`; `GET /api/sources` lists them");
         assert_eq!(error.message_without_next_step(), "no source named `x`");
+        assert_eq!(error.agent_message(), "no source named `x`");
+        assert_eq!(
+            error.with_meta_tool("list_sources").agent_message(),
+            "no source named `x`; `list_sources` lists them"
+        );
     }
 
     #[test]

@@ -74,7 +74,8 @@ impl<'a> VisibleTools<'a> {
         let error = match &near[..] {
             [] => {
                 let error = Error::new(code, format!("no tool named `{shown}`"));
-                error.with_next_step("toolcrib search WORDS", "GET /api/search?q=WORDS", "finds tools")
+                let error = error.with_next_step("toolcrib search WORDS", "GET /api/search?q=WORDS", "finds tools");
+                error.with_meta_tool("search_tools")
             }
             names => {
                 let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();

@@ -16,7 +16,7 @@ use toolcrib::catalog::token_count;
 use toolcrib::core::json::{describe_error, parse_exact};
 use toolcrib::core::text::sanitize_truncated;
 use toolcrib::core::tool::TaskMode;
-use toolcrib::registry::ToolView;
+use toolcrib::registry::{FoundTool, RemovedTool, ToolView};
 use toolcrib::{Error, Principal};
 use toolcrib_mcp::server::McpRequest;
 
@@ -69,10 +69,8 @@ impl McpService {
             }
             let name = listings.resolve_name(name).await.map_or_else(|| name.clone(), |name| name.to_string());
             // With the role of an agent, whatever token the client has: denied tools are not for agents.
-            let description = self.registry.tool_for(&Principal::default(), &name).and_then(|tool| {
-                if arguments.full { render_full(&listings, &tool) } else { Ok(render_compact(&tool)) }
-            });
-            match description {
+            let found = self.registry.history().find_tool(&Principal::default(), &name).await;
+            match found.and_then(|found| render_found(&listings, &found, arguments.full)) {
                 Ok(text) => texts.push(text),
                 Err(error) => unknown.push(error),
             }
@@ -81,9 +79,26 @@ impl McpService {
             // Nothing to show: the first error stands for all. Otherwise the messages are appended to the descriptions.
             ([], [error, ..]) => error_result(error),
             _ => {
-                texts.extend(unknown.into_iter().map(|error| error.message));
+                texts.extend(unknown.iter().map(Error::agent_message));
                 text_result(&texts.join("\n\n"))
             }
+        }
+    }
+}
+
+/// Renders a tool; of a removed one the last definition, after a line that says when it was removed.
+fn render_found(listings: &Listings, found: &FoundTool, full: bool) -> Result<String, Error> {
+    match found {
+        FoundTool::Offered(tool) if full => render_full(listings, tool),
+        FoundTool::Offered(tool) => Ok(render_compact(tool)),
+        FoundTool::Removed(removed) => {
+            let RemovedTool { name, source, history, definition, .. } = &**removed;
+            let note =
+                format!("`{name}` was removed at {}: its source `{source}` no longer offers it", history.updated_at);
+            Ok(match definition {
+                Some(tool) => format!("{note}; it was:\n{}", render_compact(tool)),
+                None => note,
+            })
         }
     }
 }

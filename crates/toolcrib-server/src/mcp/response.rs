@@ -6,8 +6,8 @@
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Value, json};
 use toolcrib::core::json::{describe_error, replace_lone_surrogates, to_exact_string};
 use toolcrib::{Code, Error};
 use toolcrib_mcp::RpcError;
@@ -49,7 +49,7 @@ pub(super) fn list_result(key: &str, items: impl Iterator<Item = impl AsRef<str>
 /// Builds a tool result with `isError` and the error envelope as text. Clients show results to the model, but often hide
 /// JSON-RPC errors from it.
 pub(super) fn error_result(error: &Error) -> Box<RawValue> {
-    let envelope = to_exact_string(&error.envelope()).unwrap_or_default();
+    let envelope = to_exact_string(&agent_envelope(error)).unwrap_or_default();
     to_raw(&json!({ "content": [{ "type": "text", "text": envelope }], "isError": true }))
 }
 
@@ -99,7 +99,14 @@ pub(super) fn to_rpc_error(error: &Error) -> RpcError {
         | Code::Internal => RpcError::INTERNAL,
         _ => RpcError::INTERNAL,
     };
-    RpcError { code, message: error.message.clone(), data: Some(to_raw(&error.envelope())) }
+    RpcError { code, message: error.agent_message(), data: Some(to_raw(&agent_envelope(error))) }
+}
+
+/// Returns the error envelope with the message for agents.
+fn agent_envelope(error: &Error) -> Value {
+    let mut envelope = error.envelope();
+    envelope["error"]["message"] = error.agent_message().into();
+    envelope
 }
 
 /// Returns the JSON-RPC error that a source responded with, unchanged.

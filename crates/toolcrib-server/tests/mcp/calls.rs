@@ -412,3 +412,21 @@ async fn a_full_description_has_the_complete_schemas() {
     let short = fixture.call_text("describe_tools", json!({ "names": "shop__order" })).await;
     assert!(short.ends_with("(`full`: true shows all)"), "{short}");
 }
+
+/// Regression: agents were told to use commands, and could not read what a removed tool was.
+#[tokio::test]
+async fn a_removed_tool_can_be_described_and_errors_name_meta_tools() {
+    let shop = ScriptedSource::new([text_tool("order", "Orders goods"), text_tool("old", "Did something")]);
+    let fixture = start(ExposeMode::Search, &[("shop", &shop)]).await;
+    fixture.registry.refresh(Refresh::default()).await;
+    shop.set_tools([text_tool("order", "Orders goods")]);
+    fixture.registry.refresh(Refresh { force: true, ..Refresh::default() }).await;
+    let error = fixture.call_error("shop__old", json!({ "text": "x" })).await;
+    let message = error["message"].as_str().unwrap();
+    assert!(message.ends_with("; `describe_tools` shows its last definition"), "{message}");
+    let described = fixture.call_text("describe_tools", json!({ "names": ["shop__old"] })).await;
+    assert!(described.starts_with("`shop__old` was removed at 20"), "{described}");
+    assert!(described.contains("shop__old(text*: string") && described.contains("Did something"), "{described}");
+    let error = fixture.call_error("xyzzy", json!({})).await;
+    assert_eq!(error["message"], "no tool named `xyzzy`; `search_tools` finds tools");
+}

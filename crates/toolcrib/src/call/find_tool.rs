@@ -1,8 +1,8 @@
 //! Finds the tool of a call by its name, and explains why there is none: unknown, hidden, skipped, removed, or of a source
 //! that is disabled, not trusted or was never discovered.
 //!
-//! Decided in memory, without waiting. Next steps are given as a command; REST responses name the route instead
-//! (`Error::with_next_step`).
+//! Decided in memory, without waiting. Next steps are given as a command; REST responses name the route instead, and MCP
+//! responses the meta tool (`Error::with_next_step`).
 
 use std::sync::Arc;
 
@@ -101,7 +101,8 @@ fn explain_removed(visibility: &Visibility, name: &str) -> Option<Error> {
     let details = json!({ "removed_at": removed_at, "near": near.unwrap_or_default() });
     let error = Error::new(Code::ToolNotImplemented, message).with_details(details);
     let route = format!("GET /api/tools/{tool}");
-    Some(error.with_next_step(&format!("toolcrib describe {tool}"), &route, "shows its last definition"))
+    let error = error.with_next_step(&format!("toolcrib describe {tool}"), &route, "shows its last definition");
+    Some(error.with_meta_tool("describe_tools"))
 }
 
 /// Returns an error that lists undiscovered sources, for a bare name: the tool may belong to any of them, so none
