@@ -207,6 +207,11 @@ impl CatalogSource {
         CatalogSource { features, ..self }
     }
 
+    /// Returns the source with another description of itself.
+    fn with_about(&self, about: String) -> CatalogSource {
+        CatalogSource::new(Arc::new(self.segment.with_about(about)), self.state.clone(), self.options.clone())
+    }
+
     /// Returns the inventory state of a tool by its original name.
     fn tool_state(&self, tool: &str) -> ToolState {
         self.state.tools.get(tool).copied().unwrap_or_default()

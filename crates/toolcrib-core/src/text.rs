@@ -13,9 +13,12 @@
 //! may_contain_hidden   a scan of JSON bytes that saves parsing in the usual case
 //! ```
 //!
-//! `hidden` has the tables of characters.
+//! `hidden` has the tables of characters; `mentions` removes sentences that name withheld tools.
 
 mod hidden;
+mod mentions;
+
+pub use mentions::WithheldNames;
 
 use hidden::{LineBreaks, is_suspicious, remove_hidden};
 

@@ -35,6 +35,7 @@ use tokio::sync::watch;
 use toolcrib::call::ClientId;
 use toolcrib::catalog::View;
 use toolcrib::config::{Expose, ExposeMode};
+use toolcrib::core::access::Role;
 use toolcrib::core::inventory::Actor;
 use toolcrib::core::principal::PrincipalIdentity;
 use toolcrib::core::text::sanitize_truncated;
@@ -125,7 +126,7 @@ impl McpService {
     /// Returns the catalogue as a client may see it. `extensions` are those of its request, or of the one that opened its
     /// session.
     fn view(&self, extensions: &Extensions) -> View {
-        self.registry.view(&request_principal(extensions))
+        self.registry.view(&reading_principal(extensions))
     }
 
     /// Decides which of its tool lists a client gets. In `auto` mode a small catalogue is listed in full.
@@ -156,7 +157,7 @@ impl McpService {
             ListingMode::Search => ServiceDescription {
                 // The sources are not known yet, so that the list may turn out to be a full one.
                 capabilities: if self.effective_mode(&peer) == ExposeMode::Auto && self.is_undiscovered() {
-                    self.full_capabilities()
+                    self.full_capabilities(&peer)
                 // Without a list of resources, but results of APIs may link to one.
                 } else if self.registry.sources().can_hold_binaries() {
                     to_raw(&json!({ "tools": { "listChanged": true }, "resources": {}, "logging": {} }))
@@ -169,15 +170,15 @@ impl McpService {
                 }),
             },
             ListingMode::Full => ServiceDescription {
-                capabilities: self.full_capabilities(),
-                instructions: instructions::combine(listings.view()),
+                capabilities: self.full_capabilities(&peer),
+                instructions: instructions::combine(&self.registry.visibility(&reading_principal(&peer.extensions))),
             },
         }
     }
 
     /// Returns the capabilities of a full list, with the extensions that sources announce: they describe tools and
     /// resources, which are listed in this mode only.
-    fn full_capabilities(&self) -> Box<RawValue> {
+    fn full_capabilities(&self, peer: &McpPeer) -> Box<RawValue> {
         let mut capabilities = json!({
             "tools": { "listChanged": true },
             "prompts": { "listChanged": true },
@@ -185,7 +186,7 @@ impl McpService {
             "completions": {},
             "logging": {},
         });
-        let extensions = self.registry.sources().extensions();
+        let extensions = self.registry.sources().extensions_for(&reading_principal(&peer.extensions));
         if !extensions.is_empty() {
             capabilities["extensions"] = json!(extensions);
         }
@@ -275,6 +276,16 @@ fn request_principal(extensions: &Extensions) -> Principal {
     client.map_or_else(|| Principal::local("mcp"), |client| client.principal.clone())
 }
 
+/// Returns the principal for what a request or a session reads, with the role of an agent at most: clients of MCP are
+/// agents, whatever token they have. Administrators see denied and hidden tools over REST, in the console and by commands.
+fn reading_principal(extensions: &Extensions) -> Principal {
+    let principal = request_principal(extensions);
+    match principal.role() {
+        Role::Admin => principal.with_role(Role::Agent),
+        Role::Agent | Role::Viewer => principal,
+    }
+}
+
 /// Returns the principal for policies, logs and records of calls. It is named by its token, else by the client's name for
 /// itself.
 fn request_caller(extensions: &Extensions, client_name: Option<&str>) -> Principal {
@@ -305,8 +316,6 @@ fn peer_requester(extensions: &Extensions, peer: &McpPeer) -> Requester {
 
 #[cfg(test)]
 mod tests {
-    use toolcrib::core::access::Role;
-
     use super::*;
 
     /// Regression: a local client was given a second principal, without the role and the groups of its own.

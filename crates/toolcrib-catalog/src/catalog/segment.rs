@@ -150,6 +150,14 @@ impl Segment {
         Segment::with_names(Arc::new(packed), self.prefix.clone(), names.collect(), NameOrder::Unsorted)
     }
 
+    /// Returns the same tools with another description of their source.
+    #[must_use]
+    pub(super) fn with_about(&self, about: String) -> Segment {
+        let packed = PackedManifest { about: Some(about), ..(*self.packed).clone() };
+        let names = self.positions_by_original.iter().map(|at| self.entries[*at].name.clone()).collect();
+        Segment::with_names(Arc::new(packed), self.prefix.clone(), names, NameOrder::Unsorted)
+    }
+
     /// Builds a segment from the name in the catalogue of each tool of the manifest.
     fn with_names(packed: Arc<PackedManifest>, prefix: String, names: Vec<ToolName>, order: NameOrder) -> Segment {
         let entries = names.into_iter().enumerate().map(|(tool_index, name)| SegmentEntry {

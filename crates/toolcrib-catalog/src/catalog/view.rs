@@ -22,6 +22,7 @@ use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::manifest::SkippedTool;
 use toolcrib_core::policy::Verdict;
 use toolcrib_core::source::SourceId;
+use toolcrib_core::text::WithheldNames;
 use toolcrib_core::tool::ToolName;
 
 use super::view_key::{self, ViewKey};
@@ -318,6 +319,25 @@ impl<'a> VisibleSource<'a> {
             Some(visible) => visible.binary_search(&(position as u32)).is_ok(),
             None => self.shadowed.binary_search(&position).is_err(),
         }
+    }
+
+    /// Returns the source for the search index: its description of itself without the sentences that name tools outside a
+    /// restricted view, by which their names could be found.
+    pub(crate) fn without_withheld_names(self) -> Arc<CatalogSource> {
+        let segment = &self.source.segment;
+        let Some(about) = segment.packed().about.as_deref().filter(|_| self.visible.is_some()) else {
+            return self.source.clone();
+        };
+        let withheld = (0..segment.entries().len()).filter(|position| !self.shows(*position));
+        let withheld: WithheldNames = withheld
+            .flat_map(|position| {
+                let tool = self.tool(position);
+                let short_name = tool.name().without_prefix(segment.prefix());
+                [tool.name().as_str(), short_name, tool.original_name()].map(str::to_owned)
+            })
+            .collect();
+        let restricted = withheld.remove_mentions(about);
+        if restricted == about { self.source.clone() } else { Arc::new(self.source.with_about(restricted)) }
     }
 
     /// Number of visible tools.

@@ -89,7 +89,7 @@ impl SearchIndex {
         let mut index = SearchIndex::default();
         for source in sources {
             let segment = SegmentRange {
-                source: source.source.clone(),
+                source: source.without_withheld_names(),
                 first_tool: index.segment_of.len() as u32,
                 visible: source.visible.map(Into::into),
             };

@@ -186,8 +186,7 @@ impl Sources<'_> {
         if !visibility.shows_source(id) {
             return None;
         }
-        let features = snapshot.catalog.source(id).and_then(|source| source.features.as_ref());
-        let instructions = features.and_then(|features| features.summary.instructions.clone());
+        let instructions = visibility.instructions(id);
         self.build_source_view(&visibility, id)
             .map(|view| SourceView { instructions, ..view })
             .or_else(|| snapshot.invalid_sources.get(id).map(|error| invalid_source_view(id, error)))
@@ -273,13 +272,15 @@ impl Sources<'_> {
         })
     }
 
-    /// Returns the extensions of MCP that enabled sources announced at their last discovery, with their settings. Sources
-    /// that announce one with different settings leave it without.
-    pub fn extensions(&self) -> BTreeMap<String, Box<RawValue>> {
-        let snapshot = self.registry.state.snapshot();
+    /// Returns the extensions of MCP that enabled sources announced at their last discovery, with their settings, without
+    /// the sources that the principal may not know of. Sources that announce one with different settings leave it without.
+    pub fn extensions_for(&self, principal: &Principal) -> BTreeMap<String, Box<RawValue>> {
+        let visibility = self.registry.visibility(principal);
+        let snapshot = visibility.snapshot();
         let mut merged = BTreeMap::<String, Box<RawValue>>::new();
         let trusted = snapshot.enabled_sources().map(|(id, _)| id).filter(|id| snapshot.ensure_trusted(id).is_ok());
-        let statuses = trusted.filter_map(|id| snapshot.statuses.get(id));
+        let visible = trusted.filter(|id| visibility.shows_source(id));
+        let statuses = visible.filter_map(|id| snapshot.statuses.get(id));
         for (id, settings) in
             statuses.flat_map(|status| status.capabilities.iter()).filter_map(|name| parse_extension(name))
         {

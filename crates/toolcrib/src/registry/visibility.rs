@@ -17,7 +17,7 @@ use toolcrib_core::inventory::{Event, Inventory, Record, ToolState};
 use toolcrib_core::manifest::SkippedTool;
 use toolcrib_core::policy::Verdict;
 use toolcrib_core::principal::Principal;
-use toolcrib_core::text::sanitize_truncated;
+use toolcrib_core::text::{WithheldNames, sanitize_truncated};
 use toolcrib_core::tool::name_prefix;
 use toolcrib_core::{Code, Error, Result, SourceId, ToolId};
 
@@ -52,8 +52,13 @@ impl Visibility {
     }
 
     /// The catalogue, as the principal may see it.
-    pub(crate) fn view(&self) -> &View {
+    pub fn view(&self) -> &View {
         &self.view
+    }
+
+    /// Sources of the catalogue that the principal may know of, also those without tools.
+    pub fn sources(&self) -> impl Iterator<Item = &Arc<CatalogSource>> {
+        self.snapshot.catalog.sources().filter(|source| self.shows_source(source.segment.source()))
     }
 
     /// The state that it was made from.
@@ -275,6 +280,34 @@ impl Visibility {
             Some((segment, entry)) => self.shows_tool(id, segment.original_name(entry)),
             None => !self.left_out_names(id).contains(name),
         }
+    }
+
+    /// Returns the instructions of a source's server, without the sentences that name a tool that the principal may not
+    /// know of. `None` for a source that it may not know of.
+    pub fn instructions(&self, id: &SourceId) -> Option<String> {
+        let features = self.snapshot.catalog.source(id).filter(|_| self.shows_source(id))?.features.as_ref()?;
+        let instructions = features.summary.instructions.as_deref()?;
+        if !self.restricts(id) {
+            return Some(instructions.to_owned());
+        }
+        let instructions = self.withheld_names(id).remove_mentions(instructions);
+        Some(instructions).filter(|instructions| !instructions.is_empty())
+    }
+
+    /// Names of the tools that the principal may not know of: in the catalogue, without prefix, and their own ones.
+    fn withheld_names(&self, id: &SourceId) -> WithheldNames {
+        let inventory = &self.snapshot.inventory;
+        let state = inventory.source(id).or_else(|| inventory.removed_source(id));
+        let recorded = state.into_iter().flat_map(|state| state.tools.keys()).map(String::as_str);
+        let segment = self.snapshot.catalog.source(id).map(|source| &source.segment);
+        let entries =
+            segment.into_iter().flat_map(|segment| segment.entries().iter().map(move |entry| (segment, entry)));
+        let listed = entries.map(|(segment, entry)| segment.original_name(entry));
+        let own_names = recorded.chain(listed).filter(|name| !self.shows_tool(id, name)).map(str::to_owned);
+        let prefix = name_prefix(id, state.map_or("", |state| &state.kind));
+        let names = self.left_out_names(id).into_iter();
+        let names = names.flat_map(|name| [name.strip_prefix(&prefix).unwrap_or_default().to_owned(), name]);
+        names.chain(own_names).collect()
     }
 
     /// Names, as in the catalogue, of the current and removed tools of a source that the principal may not know of.
