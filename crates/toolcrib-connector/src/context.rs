@@ -49,9 +49,10 @@ pub struct CallContext {
     pub hold_binaries: bool,
     /// Protocol era of an MCP source that serves the caller best.
     pub era: EraPreference,
-    /// Extensions that the client declared in its handshake, a JSON object. An MCP source up to 2025-11-25 sees them if
-    /// its connection serves this client alone; a later one sees those of each request, see [`InputRelay`].
-    pub extensions: Option<Arc<RawValue>>,
+    /// Capabilities that an MCP client declared, a JSON object. An MCP source of 2026-07-28 sees those that can be used
+    /// through Toolcrib with each request (see also [`InputRelay`]); an older one sees the extensions among them if its
+    /// connection serves this client alone.
+    pub capabilities: Option<Arc<RawValue>>,
     /// Receives the parameters of each progress notification.
     pub on_progress: Option<ProgressListener>,
     /// Receives log messages and other notifications that the source sends during the call.

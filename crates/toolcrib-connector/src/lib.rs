@@ -39,4 +39,4 @@ pub use http_rejection::{HttpRejection, parse_retry_after};
 pub use output::{CallOutput, ResultPage};
 pub use templates::fill_openapi;
 pub use tool_caller::{CallRequest, RedirectMode, ResponseRecorder, ResultPaging, ToolCaller, UndeclaredParameters};
-pub use tool_result::{HTTP_KEY, NOTES_KEY, PAGINATION_KEY, ResultLayout, ToolResult};
+pub use tool_result::{HTTP_KEY, NOTES_KEY, PAGINATION_KEY, ResultLayout, ToolResult, without_protocol_fields};

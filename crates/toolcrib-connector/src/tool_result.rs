@@ -38,6 +38,11 @@ pub const HTTP_KEY: &str = "toolcrib/http";
 /// same for people and models.
 pub const PAGINATION_KEY: &str = "toolcrib/pagination";
 
+/// Start of the protocol's own keys of `_meta`, without the slash, which may be escaped.
+const PROTOCOL_NAMESPACE: &str = "io.modelcontextprotocol";
+/// Value of `resultType` in an ordinary result of 2026-07-28.
+const COMPLETE: &str = "\"complete\"";
+
 impl ToolResult {
     /// Appends a note to `_meta["toolcrib/notes"]`, after those of an upstream Toolcrib. A result that cannot be
     /// changed is returned as it is.
@@ -57,6 +62,17 @@ impl ToolResult {
             tracing::warn!(note, "a note could not be added to the result");
             self
         })
+    }
+
+    /// Removes the fields that concern the source's own connection, see [`without_protocol_fields`]. Parses nothing if
+    /// there are none.
+    pub fn without_protocol_fields(self) -> ToolResult {
+        let names_protocol = |meta: &str| meta.contains(PROTOCOL_NAMESPACE);
+        if !self.layout.is_complete && !self.layout.meta(&self.raw).is_some_and(names_protocol) {
+            return self;
+        }
+        let raw = strip_protocol_fields(&self.raw).and_then(ToolResult::parse);
+        raw.unwrap_or(self)
     }
 
     /// Removes control, bidirectional and invisible characters from text for people and models: text blocks, embedded
@@ -111,6 +127,37 @@ impl ToolResult {
     }
 }
 
+/// Removes the fields of a result that concern the source's own connection: the keys of the protocol in `_meta`, and
+/// `resultType` of a complete result. Those for the client are made anew, in the form of its version.
+pub fn without_protocol_fields(raw: Box<RawValue>) -> Box<RawValue> {
+    // A search in the text spares parsing most results. A match at a deeper level costs no more than that.
+    let may_have = raw.get().contains(PROTOCOL_NAMESPACE) || raw.get().contains("\"resultType\"");
+    let stripped = if may_have { strip_protocol_fields(&raw) } else { None };
+    stripped.unwrap_or(raw)
+}
+
+/// Returns a result without the fields of the protocol; `None` for anything but an object.
+fn strip_protocol_fields(raw: &RawValue) -> Option<Box<RawValue>> {
+    let mut result = RawFields::parse(raw)?;
+    if result.get("resultType").is_some_and(|kind| kind.get() == COMPLETE) {
+        result.remove("resultType");
+    }
+    if let Some(mut meta) = result.get("_meta").and_then(RawFields::parse) {
+        let is_protocol = |key: &str| key.strip_prefix(PROTOCOL_NAMESPACE).is_some_and(|key| key.starts_with('/'));
+        let keys: Vec<String> =
+            meta.iter().map(|(key, _)| key).filter(|key| is_protocol(key)).map(str::to_owned).collect();
+        for key in &keys {
+            meta.remove(key);
+        }
+        if !keys.is_empty() && meta.is_empty() {
+            result.remove("_meta");
+        } else if !keys.is_empty() {
+            result.insert("_meta", to_raw_value(&meta).ok()?);
+        }
+    }
+    to_raw_value(&result).ok()
+}
+
 /// Removes hidden characters from one content block. Returns `None` if nothing has to be removed.
 fn sanitize_block(block: &RawValue) -> Option<Box<RawValue>> {
     if !may_contain_hidden(block.get()) {
@@ -159,6 +206,8 @@ pub struct ResultLayout {
     pub is_error: bool,
     /// The server asks for more input before there is a result (`resultType: "input_required"`).
     pub input_required: bool,
+    /// The server marks the result as an ordinary one (`resultType: "complete"`).
+    is_complete: bool,
 }
 
 impl ResultLayout {
@@ -179,6 +228,7 @@ impl ResultLayout {
             meta: fields_found.meta.filter(|part| part.get() != "null").map(range_of),
             is_error: is(fields_found.is_error, "true"),
             input_required: is(fields_found.result_type, "\"input_required\""),
+            is_complete: is(fields_found.result_type, COMPLETE),
         })
     }
 
@@ -272,6 +322,25 @@ mod tests {
         assert_eq!(layout.content(&raw), r#"[ {"type":"text"} ]"#);
         assert_eq!((layout.structured(&raw), layout.meta(&raw)), (Some(r#"{"a":1}"#), Some(r#"{"b":2}"#)));
         assert!(layout.is_error && !layout.input_required);
+    }
+
+    #[test]
+    fn the_protocols_own_fields_are_removed() {
+        for (text, expected) in [
+            (r#"{"content":[],"resultType":"complete"}"#, r#"{"content":[]}"#),
+            (r#"{"content":[],"resultType":"input_required"}"#, r#"{"content":[],"resultType":"input_required"}"#),
+            (r#"{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"7"}},"content":[]}"#, r#"{"content":[]}"#),
+            (r#"{"_meta":{"io.modelcontextprotocol\/serverInfo":{},"x/y":1}}"#, r#"{"_meta":{"x/y":1}}"#),
+            (
+                r#"{"_meta":{"io.modelcontextprotocol.x/y":1}, "a":1}"#,
+                r#"{"_meta":{"io.modelcontextprotocol.x/y":1},"a":1}"#,
+            ),
+            (r#"{"content":["resultType"], "_meta":{ }}"#, r#"{"content":["resultType"], "_meta":{ }}"#),
+        ] {
+            assert_eq!(parse(text).unwrap().without_protocol_fields().raw.get(), expected);
+            let raw = without_protocol_fields(RawValue::from_string(text.to_owned()).unwrap());
+            assert_eq!(raw.get().replace(' ', ""), expected.replace(' ', ""));
+        }
     }
 
     #[test]

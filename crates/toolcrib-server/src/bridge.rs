@@ -162,10 +162,12 @@ impl Bridge {
         });
         let handler = server_request_handler(&request.client);
         let on_notification = notification_handler(&request.client);
+        let cancel_reason = request.client.cancel_reason();
         let options = RequestOptions {
             progress: progress.as_ref(),
             // When the client cancels or disconnects, the request is cancelled at the remote too.
             cancel: Some(&request.cancel),
+            cancel_reason: Some(&cancel_reason),
             handler: Some(&handler),
             on_notification: Some(&on_notification),
             ..RequestOptions::new(REQUEST_TIMEOUT)

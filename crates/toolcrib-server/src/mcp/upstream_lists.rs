@@ -262,17 +262,9 @@ pub(super) fn client_context(request: &McpRequest) -> CallContext {
         client: Some(ClientId(request.peer.id)),
         stateless: request.peer.is_stateless,
         era: preferred_era(request),
-        extensions: declared_extensions(&request.peer.capabilities),
+        capabilities: Some(request.peer.capabilities.clone().into()),
         ..CallContext::default()
     }
-}
-
-/// Returns the extensions that a client declares. Most declare none, which a search in the text tells.
-fn declared_extensions(capabilities: &RawValue) -> Option<Arc<RawValue>> {
-    capabilities.get().contains(r#""extensions""#).then_some(())?;
-    let extensions = RawFields::parse(capabilities)?.get("extensions")?.to_owned();
-    RawFields::parse(&extensions)?;
-    Some(extensions.into())
 }
 
 /// Returns the era of a source in which the client has all that it supports. Every source has what a legacy client uses

@@ -1,24 +1,26 @@
 //! Tests elicitation and log messages that a server sends during a call, for clients of both eras, directly and over
 //! a bridge.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use futures_util::FutureExt;
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 use toolcrib::config::{Expose, ExposeMode};
 use toolcrib::core::policy::{Rule, Rules, Verdict};
 use toolcrib::store::{MemoryStore, Store};
 use toolcrib::testkit::{ScriptedSource, config_with_sources};
 use toolcrib::{Registry, RegistryOptions};
 use toolcrib_mcp::server::Service;
-use toolcrib_mcp::{ClientOptions, ConnectionEvent, Era, McpClient, WireError};
+use toolcrib_mcp::{ClientOptions, ConnectionEvent, Era, McpClient, RequestOptions, WireError};
 use toolcrib_server::{Bridge, McpService};
-use toolcrib_testkit::observe::wait_until_async;
+use toolcrib_testkit::observe::{read_lines, wait_until, wait_until_async};
 use toolcrib_testkit::programs::{scripted_source, with_settings};
 
 use super::support::{
-    connect_client, connect_client_to, open_with_processes, result_text, send_request, serve_http, text_tool,
+    TEST_TIMEOUT, connect_client, connect_client_to, open_with_processes, result_text, send_request, serve_http,
+    text_tool,
 };
 use crate::test_server::{RunningServer, open_scripted};
 
@@ -254,4 +256,49 @@ async fn extensions_of_a_client_reach_the_server_of_its_own() {
         let capabilities: Value = serde_json::from_str(&capabilities).unwrap();
         assert_eq!(&capabilities["extensions"], declared);
     }
+}
+
+#[tokio::test]
+async fn a_server_of_2026_sees_what_a_legacy_client_declares_and_its_own_fields_stay_there() {
+    let source = scripted_source(&["--version", "2026-07-28", "--with", "meta"]);
+    let (_registry, service) = open_with_processes(json!({ "s": source }), ExposeMode::Full).await;
+    let extensions = json!({ "io.modelcontextprotocol/ui": { "mimeTypes": ["text/html"] } });
+    for (declared, expected) in [
+        (
+            json!({ "roots": {}, "elicitation": { "form": {} }, "extensions": extensions }),
+            json!({ "elicitation": { "form": {} }, "extensions": extensions }),
+        ),
+        (json!({}), json!({})),
+    ] {
+        let declare = |options: &mut ClientOptions| options.capabilities = to_raw_value(&declared).unwrap();
+        let (client, _served) = connect_client(&service, declare).await;
+        let result = call_tool(&client, "s__meta", json!({})).await;
+        let meta: Value = serde_json::from_str(&result_text(&result)).unwrap();
+        assert_eq!(meta["io.modelcontextprotocol/clientCapabilities"], expected);
+        assert_eq!(result.get("resultType"), None, "{result}");
+    }
+}
+
+#[tokio::test]
+async fn the_reason_of_a_cancellation_passes_a_bridge() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = directory.path().join("log");
+    let source = scripted_source(&["--hang", "call", "--log-file", log.to_str().unwrap()]);
+    let (registry, service) = open_with_processes(json!({ "s": source }), ExposeMode::Full).await;
+    let (bridge, _served) = open_bridge(&service).await;
+    let (client, _server) = connect_client(&bridge, |_| {}).await;
+    let cancel = CancellationToken::new();
+    let reason = Arc::new(OnceLock::new());
+    let options =
+        RequestOptions { cancel: Some(&cancel), cancel_reason: Some(&reason), ..RequestOptions::new(TEST_TIMEOUT) };
+    let arguments = to_raw_value(&json!({ "text": "x" })).unwrap();
+    let has_line = |line: &str| read_lines(&log).iter().any(|logged| logged == line);
+    let (result, ()) = tokio::join!(client.call_tool("s__echo", &arguments, None, None, &options), async {
+        wait_until("the server has the call", || has_line("tools/call")).await;
+        reason.set("the user changed the question".to_owned()).unwrap();
+        cancel.cancel();
+    });
+    assert!(matches!(result, Err(WireError::Cancelled { .. })), "{result:?}");
+    wait_until("the server has the reason", || has_line("reason: the user changed the question")).await;
+    registry.close().await;
 }

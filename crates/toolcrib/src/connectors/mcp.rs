@@ -42,7 +42,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use toolcrib_connector::{
     CallFailure, Connector, Discovered, Discovery, EraPreference, SourceRequest, SourceSubscriptions, ToolCall,
-    ToolResult,
+    ToolResult, without_protocol_fields,
 };
 use toolcrib_core::json::{RawFields, raw_string};
 use toolcrib_core::source::{Lifecycle, SourceKind};
@@ -55,7 +55,7 @@ use crate::connectors::SourceEvents;
 use crate::options::RegistryOptions;
 use crate::secret::{ReferenceValues, SourceReferences};
 use crate::trace::Trace;
-use active_calls::PendingQuestions;
+use active_calls::{PendingQuestions, declared_extensions, usable_capabilities};
 use connection::{HandshakeEra, Lifetime, McpConnection};
 use connection_pool::{ConnectionPool, EraChoice, PooledConnection};
 use login_hint::LoginHint;
@@ -318,7 +318,8 @@ impl McpConnector {
             // `lifecycle: transient`: over a temporary connection that ends with the request.
             Lifecycle::Transient => {
                 let era = EraChoice::Preferred(context.era);
-                let extensions = context.extensions.as_deref();
+                let extensions = context.capabilities.as_deref().and_then(declared_extensions);
+                let extensions = extensions.as_deref();
                 let connecting = self.connect(era, deadline.remaining(), Lifetime::Temporary, None, extensions);
                 let connection = self.connect_in_time(context, deadline, connecting).await?;
                 let outcome = send_once(&connection, request).await;
@@ -383,7 +384,7 @@ impl Connector for McpConnector {
             let message = "the tool requires more input (`input_required`), which this caller cannot provide";
             return Err(CallFailure::Rejected(Error::new(Code::ToolExecutionFailed, message)));
         }
-        Ok(result)
+        Ok(result.without_protocol_fields())
     }
 
     async fn request(&self, request: &SourceRequest<'_>) -> Result<Box<RawValue>, CallFailure> {
@@ -391,7 +392,7 @@ impl Connector for McpConnector {
         match request.method {
             "resources/subscribe" => self.subscribe(request).await,
             "resources/unsubscribe" => self.unsubscribe(request).await,
-            _ => self.send_request(&UpstreamRequest::Request(request)).await,
+            _ => self.send_request(&UpstreamRequest::Request(request)).await.map(without_protocol_fields),
         }
     }
 
@@ -456,11 +457,15 @@ async fn send_once(connection: &McpConnection, request: &UpstreamRequest<'_>) ->
     // Before the 2026-07-28 protocol a question does not name its call, so the connection's own handler routes it.
     let era = connection.request_era(context.era);
     let handler = (era == Era::Modern).then(|| pending_questions.handler(context.on_question.clone()));
+    // A relayed request declares all that the client does; another one what it can use through Toolcrib.
+    let declares_own = era == Era::Modern && context.input_relay.is_none();
+    let capabilities = context.capabilities.as_deref().filter(|_| declares_own).map(usable_capabilities);
     let mut options = RequestOptions {
         progress: context.on_progress.as_ref(),
         // The wire sends `notifications/cancelled` to the server when this is cancelled.
         cancel: Some(&context.cancel),
         cancel_reason: context.cancel_reason.as_ref(),
+        capabilities: capabilities.as_deref(),
         as_task: request.requires_task(),
         handler: handler.as_ref(),
         relay: context.input_relay.as_ref().map(|relay| Relay {

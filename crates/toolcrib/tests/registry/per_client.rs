@@ -60,7 +60,8 @@ async fn each_client_has_its_own_server_until_it_disconnects() {
 #[tokio::test]
 async fn the_server_of_one_client_sees_its_extensions() {
     let extensions = json!({"io.modelcontextprotocol/ui": {"mimeTypes": ["text/html;profile=mcp-app"]}});
-    let options = CallContext { extensions: Some(to_raw_value(&extensions).unwrap().into()), ..client_options(1) };
+    let capabilities = to_raw_value(&json!({ "extensions": extensions })).unwrap().into();
+    let options = CallContext { capabilities: Some(capabilities), ..client_options(1) };
     for (lifecycle, expected) in [("per_client", &extensions), ("transient", &extensions), ("shared", &Value::Null)] {
         let fixture = open_scripted(&["--with", "capabilities"], json!({ "lifecycle": lifecycle })).await;
         let output = fixture.call("s__capabilities", json!({})).context(options.clone()).caller(agent()).await.unwrap();

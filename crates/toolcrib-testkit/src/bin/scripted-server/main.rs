@@ -44,7 +44,7 @@ struct StdioFlags {
     env_tool: bool,
     /// Text to print to stderr at the start.
     stderr: Option<String>,
-    /// File that gets a line for every method received.
+    /// File that gets a line for every method received, and one for the reason of a cancellation.
     log_file: Option<PathBuf>,
 }
 

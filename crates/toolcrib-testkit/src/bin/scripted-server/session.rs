@@ -60,6 +60,9 @@ impl FakeStdioSession {
         let Some(method) = message["method"].as_str() else { return self.handle_response(message) };
         if let Some(path) = &self.stdio_flags.log_file {
             append_line(path, method).expect("log the method");
+            if let Some(reason) = message["params"]["reason"].as_str() {
+                append_line(path, &format!("reason: {reason}")).expect("log the reason");
+            }
         }
         match message.get("id") {
             Some(id) => self.handle_request(method, &message["params"], id),

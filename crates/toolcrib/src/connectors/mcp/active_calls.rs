@@ -36,6 +36,31 @@ pub(super) fn client_capabilities(extensions: Option<&RawValue>) -> Box<RawValue
     to_raw_value(&capabilities).unwrap_or_default()
 }
 
+/// Returns the capabilities to declare to a server of 2026-07-28 with a request of a client: of those that the client
+/// declared, the ones that Toolcrib forwards.
+pub(super) fn usable_capabilities(declared: &RawValue) -> Box<RawValue> {
+    let declared = RawFields::parse(declared).unwrap_or_default();
+    let mut usable = RawFields::default();
+    for name in ["elicitation", "sampling"] {
+        if let Some(capability) = declared.get(name) {
+            usable.insert(name, capability.to_owned());
+        }
+    }
+    let extensions = declared.get("extensions").filter(|extensions| RawFields::parse(extensions).is_some());
+    if let Some(extensions) = extensions.filter(|extensions| extensions.get().len() <= MAX_EXTENSIONS_BYTES) {
+        usable.insert("extensions", extensions.to_owned());
+    }
+    to_raw_value(&usable).unwrap_or_default()
+}
+
+/// Returns the extensions that a client declares. Most declare none, which a search in the text tells.
+pub(super) fn declared_extensions(capabilities: &RawValue) -> Option<Box<RawValue>> {
+    capabilities.get().contains(r#""extensions""#).then_some(())?;
+    let extensions = RawFields::parse(capabilities)?.get("extensions")?.to_owned();
+    RawFields::parse(&extensions)?;
+    Some(extensions)
+}
+
 /// Registry of the calls in flight on one connection.
 #[derive(Debug, Default)]
 pub(super) struct ActiveCalls {

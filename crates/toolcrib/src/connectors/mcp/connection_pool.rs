@@ -17,6 +17,7 @@ use toolcrib_core::source::Lifecycle;
 use toolcrib_core::{Code, Error, Result, Source};
 use toolcrib_mcp::Era;
 
+use super::active_calls::declared_extensions;
 use super::connection::McpConnection;
 use super::subscriptions::SubscriptionSet;
 use crate::connector::{CallContext, CallFailure, ClientId};
@@ -49,7 +50,7 @@ pub(super) struct PooledConnection {
     pub(super) subscriptions: Arc<SubscriptionSet>,
     /// Extensions of the only client that the entry serves. Never set for a shared one: no client decides what others
     /// get.
-    extensions: OnceLock<Arc<RawValue>>,
+    extensions: OnceLock<Option<Box<RawValue>>>,
     /// Era of the last attempt to connect, for reconnecting without a caller.
     era: Mutex<EraChoice>,
     /// Time and reason of the last failed attempt to connect.
@@ -64,13 +65,13 @@ impl PooledConnection {
 
     /// Extensions to declare when connecting.
     pub(super) fn extensions(&self) -> Option<&RawValue> {
-        self.extensions.get().map(|extensions| &**extensions)
+        self.extensions.get()?.as_deref()
     }
 
     /// Returns the entry of a client, with the extensions that the client declared. They never change.
     fn with_extensions(self: &Arc<Self>, context: &CallContext) -> Arc<PooledConnection> {
-        if let Some(extensions) = &context.extensions {
-            self.extensions.get_or_init(|| extensions.clone());
+        if let Some(capabilities) = &context.capabilities {
+            self.extensions.get_or_init(|| declared_extensions(capabilities));
         }
         self.clone()
     }
