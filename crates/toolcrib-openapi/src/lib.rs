@@ -39,5 +39,4 @@ pub use convert::{ConversionOptions, ConvertedDocument, convert};
 pub use document_set::DocumentSet;
 pub use operation::body_encoding;
 pub use parser::{parse, parse_with_examples};
-pub use request::media_type::essence;
 pub use tool_names::sanitize_name;

@@ -17,7 +17,7 @@ mod multipart;
 mod urlencoded;
 
 mod escape;
-pub(crate) mod media_type;
+pub mod media_type;
 mod style;
 
 #[cfg(test)]

@@ -320,9 +320,21 @@ impl Dispatcher {
             }
             return Ok(());
         };
+        self.discover_source(&id, name, context, requester).await
+    }
+
+    /// Discovers a source if it was never discovered, within the timeout and cancellation of a request. `item` is the
+    /// requested tool, prompt or resource, for the error.
+    pub(crate) async fn discover_source(
+        self: &Arc<Self>,
+        id: &SourceId,
+        item: &str,
+        context: &CallContext,
+        requester: Requester,
+    ) -> Result<()> {
         let deadline = context.deadline.unwrap_or_else(|| {
             let snapshot = self.state.snapshot();
-            let settings = snapshot.effective_sources.get(&id).map(|source| &source.settings);
+            let settings = snapshot.effective_sources.get(id).map(|source| &source.settings);
             let own = settings.map(SourceSettings::call_timeout);
             CallDeadline::after(own.unwrap_or_else(|| self.state.settings.load().defaults.call_timeout()))
         });
@@ -330,11 +342,12 @@ impl Dispatcher {
             // `biased`: a discovery that has ended is used even if the call was cancelled or timed out at the same
             // moment.
             biased;
-            () = self.refresher.ensure_discovered_for_call(&id, requester) => Ok(()),
+            () = self.refresher.ensure_discovered_for_call(id, requester) => Ok(()),
             () = context.cancel.cancelled() => Err(CallFailure::cancelled().into_error()),
             () = tokio::time::sleep_until(deadline.at) => {
                 let limit = format_duration(deadline.limit);
-                let message = format!("`{name}` is not known yet: `{id}` was not discovered within {limit}; try again");
+                let item = sanitize_truncated(item, 200);
+                let message = format!("`{item}` is not known yet: `{id}` was not discovered within {limit}; try again");
                 Err(Error::new(Code::ToolUnavailable, message))
             }
         }

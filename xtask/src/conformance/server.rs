@@ -266,7 +266,7 @@ struct ConformanceServer {
 }
 
 impl ConformanceServer {
-    /// Starts or configures the fixture and discovers it, then starts the server on a free port and waits for its
+    /// Starts the fixture, or configures and discovers it, then starts the server on a free port and waits for its
     /// address.
     fn start(suite: &Suite, paths: &WorkspacePaths, behind: ConformanceFixture) -> Result<ConformanceServer, String> {
         let folder = suite.out_dir.join(format!("serve-{}", behind.label()));
@@ -288,8 +288,10 @@ impl ConformanceServer {
             command
         };
         // With the tools of the fixture in the store, the first scenario does not depend on how fast the fixture
-        // starts.
-        run_logged_checked(&mut toolcrib(&["refresh"]), &folder.join("refresh.log"), SERVER_START_TIMEOUT)?;
+        // starts. A fixture that is running already is discovered by the first scenario.
+        if fixture.is_none() {
+            run_logged_checked(&mut toolcrib(&["refresh"]), &folder.join("refresh.log"), SERVER_START_TIMEOUT)?;
+        }
 
         let describe = |error: std::io::Error| format!("start `toolcrib serve`: {error}");
         let log = fs::File::create(folder.join("serve.log")).map_err(describe)?;

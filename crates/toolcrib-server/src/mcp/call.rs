@@ -27,6 +27,7 @@ use super::McpService;
 use super::client_state::LogFilter;
 use super::meta_tools::{self, CALL_TOOL, DESCRIBE_TOOLS, SEARCH_TOOLS};
 use super::response::{McpResult, error_result, parse_params, to_raw, upstream_rpc_error};
+use super::tools_list::wait_for_missing_sources;
 use super::upstream_lists::client_context;
 
 /// Parameters of `tools/call`.
@@ -134,7 +135,7 @@ impl McpService {
     ) -> Result<CallOutput, Error> {
         // Without prefixes, the listed name differs from the one in the catalogue. Phase 1: find out what is called,
         // and whether it is a page of an earlier result.
-        let resolved = self.listings(&request.extensions).resolve_name(name).await;
+        let resolved = self.resolve_listed_name(request, name).await;
         let name = resolved.as_ref().map_or(name, ToolName::as_str);
         // In full mode there is no `call_tool`: further pages are read by calling the same tool with a cursor.
         let cursor = arguments["page"].as_str().filter(|page| toolcrib::call::is_result_cursor(page));
@@ -201,6 +202,18 @@ impl McpService {
                 self.add_signature(name, error)
             }
         })
+    }
+
+    /// Returns the catalogue's name of a tool that lists show without its prefix. Such a name may be one of a source that is
+    /// not discovered yet.
+    async fn resolve_listed_name(&self, request: &McpRequest, name: &str) -> Option<ToolName> {
+        let resolved = self.listings(&request.extensions).resolve_name(name).await;
+        let names_no_source = || matches!(self.registry.sources().find_by_tool_name(name), Ok(None));
+        if resolved.is_some() || self.upstream_lists.has_prefixes() || !names_no_source() {
+            return resolved;
+        }
+        wait_for_missing_sources(&self.registry, request).await;
+        self.listings(&request.extensions).resolve_name(name).await
     }
 
     /// Asks the user of the client for consent, by `elicitation/create`. False when the client does not support it.

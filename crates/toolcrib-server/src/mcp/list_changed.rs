@@ -87,11 +87,14 @@ impl ChangeWatcher {
         let listings = self.service.listings(&self.peer.extensions);
         let mode = self.service.listing_mode(&self.peer, &listings).await;
         let tools = listings.tool_list(mode).await.fingerprint;
-        let feature_digest = |list| self.service.upstream_lists.list_digest(list, mode, &self.peer.extensions);
+        let feature_digest = async |list| {
+            let upstream_lists = &self.service.upstream_lists;
+            upstream_lists.list_digest(list, mode, &self.peer.extensions).await
+        };
         let current = [
             (ClientList::Tools, tools, ChangeNotification::Tools),
-            (ClientList::Prompts, feature_digest(ClientList::Prompts), ChangeNotification::Prompts),
-            (ClientList::Resources, feature_digest(ClientList::Resources), ChangeNotification::Resources),
+            (ClientList::Prompts, feature_digest(ClientList::Prompts).await, ChangeNotification::Prompts),
+            (ClientList::Resources, feature_digest(ClientList::Resources).await, ChangeNotification::Resources),
         ];
         for (list, fingerprint, notification) in current {
             // The list that the client was last sent takes precedence over the one that this watcher last saw.
@@ -124,7 +127,7 @@ impl ChangeWatcher {
         let uri = serde_json::from_str::<serde_json::Value>(params?.get()).ok()?;
         // The client subscribed with the public URI; other clients of the same source may have subscribed to other
         // resources.
-        let uri = self.service.upstream_lists.public_uri(source, uri["uri"].as_str()?);
+        let uri = self.service.upstream_lists.public_uri(source, uri["uri"].as_str()?).await;
         self.service.clients.is_subscribed(&self.peer, &uri).then_some(ChangeNotification::Resource { uri })
     }
 }

@@ -47,7 +47,7 @@ impl UpstreamLists {
     /// `None` if no source has such a prompt; an error if several have one.
     async fn resolve_prompt(&self, name: &str, request: &McpRequest) -> Result<Option<(SourceId, String)>, RpcError> {
         if let Ok(ParsedToolName::Qualified { source, tool }) = parse_tool_name(name)
-            && let Some(source) = self.find_capable_source(McpCapability::Prompts, source, request)
+            && let Some(source) = self.find_capable_source(McpCapability::Prompts, source, name, request).await?
         {
             return Ok(Some((source, tool.to_owned())));
         }

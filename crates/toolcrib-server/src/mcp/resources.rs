@@ -1,5 +1,5 @@
 //! Resources of the sources. Their public URI is `toolcrib://SOURCE/` followed by the source's own URI; without
-//! prefixes it is the source's own URI alone.
+//! prefixes it is the source's own URI alone, unless several sources have it.
 //!
 //! ```text
 //! file:///notes/todo.md                       at the source `notes`
@@ -11,6 +11,7 @@
 use serde_json::json;
 use serde_json::value::RawValue;
 use toolcrib::call::{HeldBinary, McpCapability, is_held_uri};
+use toolcrib::core::features::FeatureKind;
 use toolcrib::core::json::RawFields;
 use toolcrib::{Code, SourceId};
 use toolcrib_mcp::server::McpRequest;
@@ -35,7 +36,7 @@ impl UpstreamLists {
         let result =
             self.forward(&source, params, &request).await.map_err(|error| translate_not_found(error, &request))?;
         // The client asked with the public URI and compares it with the one in the result.
-        let result = self.rewrite_content_uris(&source, &result).unwrap_or(result);
+        let result = self.rewrite_content_uris(&source, &result).await.unwrap_or(result);
         Ok(with_cache_hints(&result, &request).unwrap_or(result))
     }
 
@@ -60,7 +61,7 @@ impl UpstreamLists {
     /// Handles `resources/subscribe`.
     pub(super) async fn subscribe(&self, request: McpRequest) -> McpResult {
         let (source, uri, params) = self.route_resource(&request).await?;
-        let uri = self.public_uri(&source, &uri);
+        let uri = self.public_uri(&source, &uri).await;
         // Recorded before the source subscribes, because it may send an update before its response. A subscription that
         // existed before stays if this request fails.
         let is_new = self.clients.subscribe(&request.peer, &uri);
@@ -75,7 +76,7 @@ impl UpstreamLists {
     pub(super) async fn unsubscribe(&self, request: McpRequest) -> McpResult {
         let (source, uri, params) = self.route_resource(&request).await?;
         // Whatever the source answers, the client does not want updates any more.
-        self.clients.unsubscribe(&request.peer, &self.public_uri(&source, &uri));
+        self.clients.unsubscribe(&request.peer, &self.public_uri(&source, &uri).await);
         self.forward(&source, params, &request).await
     }
 
@@ -97,37 +98,35 @@ impl UpstreamLists {
         request: &McpRequest,
     ) -> Result<Option<(SourceId, String)>, RpcError> {
         if let Some((source, upstream_uri)) = uri.strip_prefix(URI_SCHEME).and_then(|rest| rest.split_once('/')) {
-            let source = self.find_capable_source(McpCapability::Resources, source, request);
+            let source = self.find_capable_source(McpCapability::Resources, source, uri, request).await?;
             return Ok(source.map(|source| (source, upstream_uri.to_owned())));
         }
-        let owner =
-            self.find_owner(&RESOURCE_LIST, uri, request, |source| format!("{URI_SCHEME}{source}/{uri}")).await?;
+        let owner = self.find_owner(&RESOURCE_LIST, uri, request, |source| prefixed_uri(source, uri)).await?;
         Ok(owner.map(|source| (source, uri.to_owned())))
     }
 
-    /// Returns the URI under which clients see a resource of a source.
-    pub(super) fn public_uri(&self, source: &SourceId, upstream_uri: &str) -> String {
-        if self.has_prefixes() { format!("{URI_SCHEME}{source}/{upstream_uri}") } else { upstream_uri.to_owned() }
-    }
-
-    /// Replaces the URIs in the contents of a result by the public ones; `None` if there is nothing to replace.
-    fn rewrite_content_uris(&self, source: &SourceId, result: &RawValue) -> Option<Box<RawValue>> {
-        if !self.has_prefixes() {
+    /// Replaces the URIs in the contents of a result by the public ones; `None` if there is nothing to replace. One content
+    /// that is not an object, or has no URI, leaves the whole result as it is.
+    async fn rewrite_content_uris(&self, source: &SourceId, result: &RawValue) -> Option<Box<RawValue>> {
+        let shared_uris = self.shared_keys(&RESOURCE_LIST).await.unwrap_or_default();
+        if !self.has_prefixes() && shared_uris.is_empty() {
             return None;
         }
         let mut result = RawFields::parse(result)?;
-        let contents: Vec<Box<RawValue>> = serde_json::from_str(result.get("contents")?.get()).ok()?;
-        let contents = contents.iter().map(|content| {
-            let mut content = RawFields::parse(content)?;
-            let uri = text_field(&content, "uri")?;
-            set_text_field(&mut content, "uri", &self.public_uri(source, &uri));
-            Some(content)
-        });
-        // One content that is not an object, or has no URI, leaves the whole result as it is.
-        let contents: Option<Vec<RawFields>> = contents.collect();
-        result.insert("contents", to_raw(&contents?));
+        let mut contents: Vec<RawFields> = serde_json::from_str(result.get("contents")?.get()).ok()?;
+        for content in &mut contents {
+            let uri = text_field(content, "uri")?;
+            let uri = self.public_key(FeatureKind::Resource, source, &uri, &shared_uris);
+            set_text_field(content, "uri", &uri);
+        }
+        result.insert("contents", to_raw(&contents));
         Some(to_raw(&result))
     }
+}
+
+/// Returns the URI of a resource with its source.
+pub(super) fn prefixed_uri(source: &SourceId, upstream_uri: &str) -> String {
+    format!("{URI_SCHEME}{source}/{upstream_uri}")
 }
 
 /// Adds the cache hints that protocol 2026-07-28 requires, when a source of an older version sent none: not cacheable.

@@ -81,6 +81,17 @@ impl McpService {
     }
 }
 
+/// Discovers sources that were never discovered, with their prompts and resources, before a key that no known list has is
+/// answered as unknown. Waits for each of both as long as an empty list does.
+pub(super) async fn wait_for_missing_sources(registry: &Registry, request: &McpRequest) {
+    let refresher = registry.refresher();
+    if !refresher.due_sources().is_empty() {
+        let requester = peer_requester(&request.extensions, &request.peer);
+        refresher.ensure_freshness_within(RequiredFreshness::Discovered, EMPTY_LIST_TIMEOUT, requester).await;
+    }
+    refresher.wait_for_first_lists(EMPTY_LIST_TIMEOUT).await;
+}
+
 /// Returns the cache hints of a list for protocol 2026-07-28, as JSON members: the strictest of all sources.
 pub(super) fn cache_hints(registry: &Registry, request: &McpRequest) -> String {
     match request.peer.era {

@@ -20,15 +20,16 @@ use toolcrib::core::fingerprint::Fingerprint;
 use toolcrib::core::json::{RawFields, raw_string};
 use toolcrib::core::text::sanitize_truncated;
 use toolcrib::core::tool::SEPARATOR;
-use toolcrib::{CallContext, Error, Registry, SourceId};
+use toolcrib::{CallContext, Code, Error, Registry, SourceId};
 use toolcrib_mcp::server::McpRequest;
 use toolcrib_mcp::{Era, RpcError};
 
 use super::client_state::{ClientList, ClientStates};
 use super::listing_cache::ListingMode;
+use super::resources::prefixed_uri;
 use super::response::{McpResult, invalid_params, list_result, parse_params, to_raw, to_rpc_error};
-use super::tools_list::{ListParams, cache_hints};
-use super::{peer_actor, request_caller, request_principal};
+use super::tools_list::{ListParams, cache_hints, wait_for_missing_sources};
+use super::{peer_actor, reading_principal, request_caller};
 use crate::page_cursor::{decode_cursor, encode_cursor};
 
 /// Prompts, resources, completions and subscriptions: the requests that are answered by one source, and the lists of all
@@ -75,22 +76,17 @@ pub(super) const TEMPLATE_LIST: ListKind = ListKind {
     changes: ClientList::Resources,
 };
 
-/// Items per page. Large, because few clients follow cursors.
-const ITEMS_PER_PAGE: usize = 1000;
+/// Maximum number of items per page. Large, because few clients follow cursors.
+const MAX_PAGE_ITEMS: usize = 1000;
+/// Maximum size of the items of a page. A single item may be larger.
+const MAX_PAGE_BYTES: usize = 1024 * 1024;
 
 /// One item of a merged list.
 struct ListItem<'a> {
-    /// Name or URI that clients see.
+    /// Name or URI that clients see. No two items of a list have the same.
     public_key: String,
     features: &'a FeatureList,
     feature: &'a Feature,
-}
-
-impl ListItem<'_> {
-    /// Position in the list. Without prefixes several sources may have an item with the same key.
-    fn position(&self) -> String {
-        format!("{}\n{}", self.public_key, self.features.summary.source)
-    }
 }
 
 impl UpstreamLists {
@@ -100,107 +96,157 @@ impl UpstreamLists {
         let ListParams { cursor } = parse_params(request.params.as_deref())?;
         // Computed before the lists are read, so that a change meanwhile leads to a notification; recorded after, so that
         // a client whose request fails is not taken for one that has the lists.
-        let digest = self.list_digest(list.changes, mode, &request.extensions);
+        let digest = self.list_digest(list.changes, mode, &request.extensions).await;
         let sources = self.visible_lists(list, &request.extensions).await?;
+        let shared_keys = self.shared_keys(list).await.map_err(|error| to_rpc_error(&error))?;
         self.clients.record_list(&request.peer, list.changes, digest);
         let mut items: Vec<ListItem<'_>> = Vec::new();
         for features in &sources {
             items.extend(features.features(list.feature).iter().map(|feature| ListItem {
-                public_key: self.public_key(list.feature, &features.summary.source, &feature.key),
+                public_key: self.public_key(list.feature, &features.summary.source, &feature.key, &shared_keys),
                 features,
                 feature,
             }));
         }
-        items.sort_by_cached_key(ListItem::position);
+        items.sort_by(|a, b| a.public_key.cmp(&b.public_key));
         let first = match cursor {
             None => 0,
             Some(cursor) => {
                 let last = decode_cursor(&cursor)
                     .ok_or_else(|| invalid_params("unknown or expired cursor; list from the start"))?;
-                items.partition_point(|item| item.position() <= last)
+                items.partition_point(|item| item.public_key <= last)
             }
         };
-        let page = items.iter().skip(first).take(ITEMS_PER_PAGE);
+        let (page, following) = split_page(&items[first..]);
         // A cursor is sent only if there are items after this page.
-        let last_of_page = items.get(first + ITEMS_PER_PAGE - 1).filter(|_| first + ITEMS_PER_PAGE < items.len());
-        let cursor = last_of_page.map(|last| format!(",\"nextCursor\":\"{}\"", encode_cursor(&last.position())));
+        let cursor = page
+            .last()
+            .filter(|_| !following.is_empty())
+            .map(|last| format!(",\"nextCursor\":\"{}\"", encode_cursor(&last.public_key)));
         let others = cursor.unwrap_or_default() + &cache_hints(&self.registry, request);
-        list_result(list.items, page.map(|item| self.render_item(list.feature, item)), &others)
+        list_result(list.items, page.iter().map(|item| self.render_item(list.feature, item)), &others)
     }
 
-    /// Returns an item under its public key. The name of a resource gets the prefix too.
+    /// Returns an item under its public key. The name of a resource gets the prefix with it.
     fn render_item(&self, kind: FeatureKind, item: &ListItem<'_>) -> Box<str> {
         let json = item.features.json(item.feature);
         let Ok(mut fields) = serde_json::from_str::<RawFields>(json) else { return json.into() };
         set_text_field(&mut fields, kind.key(), &item.public_key);
-        if let Some(name) = text_field(&fields, "name").filter(|_| kind != FeatureKind::Prompt && self.has_prefixes()) {
+        let has_prefix = item.public_key != item.feature.key;
+        if let Some(name) = text_field(&fields, "name").filter(|_| kind != FeatureKind::Prompt && has_prefix) {
             set_text_field(&mut fields, "name", &format!("{}{SEPARATOR}{name}", item.features.summary.source));
         }
         Box::<str>::from(to_raw(&fields))
     }
 
     /// Returns the name or URI under which clients see an item of a source.
-    fn public_key(&self, kind: FeatureKind, source: &SourceId, key: &str) -> String {
+    pub(super) fn public_key(
+        &self,
+        kind: FeatureKind,
+        source: &SourceId,
+        key: &str,
+        shared_keys: &BTreeSet<String>,
+    ) -> String {
+        let has_prefix = self.has_prefixes() || shared_keys.contains(key);
         match kind {
-            FeatureKind::Prompt if self.has_prefixes() => format!("{source}{SEPARATOR}{key}"),
-            FeatureKind::Prompt => key.to_owned(),
-            FeatureKind::Resource | FeatureKind::ResourceTemplate => self.public_uri(source, key),
+            _ if !has_prefix => key.to_owned(),
+            FeatureKind::Prompt => format!("{source}{SEPARATOR}{key}"),
+            FeatureKind::Resource | FeatureKind::ResourceTemplate => prefixed_uri(source, key),
         }
     }
 
-    /// Digest of the prompts, or of the resources and templates, that a client sees. Clients in search mode see none.
-    pub(super) fn list_digest(&self, list: ClientList, mode: ListingMode, extensions: &Extensions) -> Fingerprint {
-        let (capability, kinds): (McpCapability, &[FeatureKind]) = match list {
-            ClientList::Prompts => (McpCapability::Prompts, &[FeatureKind::Prompt]),
-            ClientList::Resources => {
-                (McpCapability::Resources, &[FeatureKind::Resource, FeatureKind::ResourceTemplate])
+    /// Returns the keys that more than one source has, which get a prefix where others have none. Like the names of tools
+    /// they are decided on the whole catalogue, so that a key means the same item for every client.
+    pub(super) async fn shared_keys(&self, list: &ListKind) -> Result<BTreeSet<String>, Error> {
+        let mut shared = BTreeSet::new();
+        if self.has_prefixes() {
+            return Ok(shared);
+        }
+        let capable = self.registry.sources().with_capability(list.capability);
+        let lists = self.read_lists(list, self.recorded_features(&capable)).await?;
+        let mut seen = BTreeSet::new();
+        for feature in lists.iter().flat_map(|features| features.features(list.feature)) {
+            if !seen.insert(feature.key.as_str()) {
+                shared.insert(feature.key.clone());
             }
-            ClientList::Tools => (McpCapability::Resources, &[]),
+        }
+        Ok(shared)
+    }
+
+    /// Returns the URI under which clients see a resource of a source.
+    pub(super) async fn public_uri(&self, source: &SourceId, upstream_uri: &str) -> String {
+        // A store that cannot be read now leaves the URI as the source knows it, which resolves too.
+        let shared_keys = self.shared_keys(&RESOURCE_LIST).await.unwrap_or_default();
+        self.public_key(FeatureKind::Resource, source, upstream_uri, &shared_keys)
+    }
+
+    /// Digest of the prompts, or of the resources and templates, that a client sees. Clients in search mode see none.
+    pub(super) async fn list_digest(
+        &self,
+        list: ClientList,
+        mode: ListingMode,
+        extensions: &Extensions,
+    ) -> Fingerprint {
+        let lists: &[ListKind] = match (list, mode) {
+            (ClientList::Prompts, ListingMode::Full) => &[PROMPT_LIST],
+            (ClientList::Resources, ListingMode::Full) => &[RESOURCE_LIST, TEMPLATE_LIST],
+            (ClientList::Tools, _) | (_, ListingMode::Search) => &[],
         };
         let mut text = String::new();
-        let sources = match mode {
-            ListingMode::Full => self.visible_sources(capability, extensions),
-            ListingMode::Search => Vec::new(),
-        };
-        for features in sources {
-            let summary = &features.summary;
-            for kind in kinds.iter().filter(|kind| *summary.counts.get(**kind) > 0) {
-                let digest = summary.digests.get(*kind);
-                text.push_str(&format!("{} {} {} {digest}\n", self.has_prefixes(), kind.as_str(), summary.source));
+        for list in lists {
+            let kind = list.feature;
+            for features in self.visible_sources(list.capability, extensions) {
+                let summary = &features.summary;
+                if *summary.counts.get(kind) > 0 {
+                    let digest = summary.digests.get(kind);
+                    text.push_str(&format!("{} {} {} {digest}\n", self.has_prefixes(), kind.as_str(), summary.source));
+                }
             }
+            let shared_keys = self.shared_keys(list).await.unwrap_or_default();
+            text.extend(shared_keys.iter().map(|key| format!("{} {key:?}\n", kind.as_str())));
         }
         Fingerprint::digest(text)
     }
 
     /// Features of the sources that a client may see and that have a capability.
     fn visible_sources(&self, capability: McpCapability, extensions: &Extensions) -> Vec<Arc<RecordedFeatures>> {
+        // Leaves out sources that must not be contacted: their items could not be read.
+        self.recorded_features(&self.capable_sources(capability, extensions))
+    }
+
+    /// Features of these sources.
+    fn recorded_features(&self, ids: &[SourceId]) -> Vec<Arc<RecordedFeatures>> {
         // Not through a view, which leaves out sources without tools.
         let catalog = self.registry.unrestricted_catalog();
-        // Leaves out sources that must not be contacted: their items could not be read.
-        let capable: BTreeSet<SourceId> = self.capable_sources(capability, extensions).into_iter().collect();
-        let features = catalog.sources().filter_map(|source| source.features.clone());
-        features.filter(|features| capable.contains(&features.summary.source)).collect()
+        ids.iter().filter_map(|id| catalog.source(id)?.features.clone()).collect()
     }
 
     /// Sources that a client may know of and that have a capability.
     fn capable_sources(&self, capability: McpCapability, extensions: &Extensions) -> Vec<SourceId> {
-        self.registry.sources().with_capability_for(&request_principal(extensions), capability)
+        self.registry.sources().with_capability_for(&reading_principal(extensions), capability)
     }
 
     /// Lists of a kind of the sources that a client may see. One that the store has lost is left out.
     async fn visible_lists(&self, list: &ListKind, extensions: &Extensions) -> Result<Vec<Arc<FeatureList>>, RpcError> {
+        let lists = self.read_lists(list, self.visible_sources(list.capability, extensions)).await;
+        lists.map_err(|error| to_rpc_error(&error))
+    }
+
+    async fn read_lists(
+        &self,
+        list: &ListKind,
+        sources: Vec<Arc<RecordedFeatures>>,
+    ) -> Result<Vec<Arc<FeatureList>>, Error> {
         let mut lists = Vec::new();
-        for features in self.visible_sources(list.capability, extensions) {
-            if *features.summary.counts.get(list.feature) > 0 {
-                let read = self.registry.sources().feature_list(&features).await;
-                lists.extend(read.map_err(|error| to_rpc_error(&error))?);
-            }
+        for features in sources.iter().filter(|features| *features.summary.counts.get(list.feature) > 0) {
+            lists.extend(self.registry.sources().feature_list(features).await?);
         }
         Ok(lists)
     }
 
-    /// Finds the source of an item by its upstream key: the only source with such a list, or the only one that lists
-    /// the item. When several do, the error names them with `full_name`.
+    /// Finds the source of an item by its upstream key: the only one that lists the item, or else the only source with
+    /// such a list, which may have items that it does not list. When several list it, the error names them with
+    /// `full_name`.
     pub(super) async fn find_owner(
         &self,
         list: &ListKind,
@@ -208,17 +254,21 @@ impl UpstreamLists {
         request: &McpRequest,
         full_name: impl Fn(&SourceId) -> String,
     ) -> Result<Option<SourceId>, RpcError> {
-        let sources = self.capable_sources(list.capability, &request.extensions);
-        if sources.len() < 2 {
-            return Ok(sources.into_iter().next());
+        let mut owners = self.listing_sources(list, upstream_key, request).await?;
+        if owners.is_empty() {
+            // The item may be one of a source that is not discovered yet.
+            wait_for_missing_sources(&self.registry, request).await;
+            owners = self.listing_sources(list, upstream_key, request).await?;
         }
-        let mut owners = self.visible_lists(list, &request.extensions).await?;
-        owners.retain(|features| features.find(list.feature, upstream_key).is_some());
-        if owners.len() < 2 {
-            return Ok(owners.first().map(|features| features.summary.source.clone()));
+        match owners.as_slice() {
+            [owner] => return Ok(Some(owner.clone())),
+            [] => {
+                let capable = self.capable_sources(list.capability, &request.extensions);
+                return Ok(<[SourceId; 1]>::try_from(capable).ok().map(|[only]| only));
+            }
+            [_, _, ..] => {}
         }
-        let names: Vec<String> =
-            owners.iter().map(|features| format!("`{}`", full_name(&features.summary.source))).collect();
+        let names: Vec<String> = owners.iter().map(|source| format!("`{}`", full_name(source))).collect();
         Err(invalid_params(&format!(
             "`{}` is offered by several sources: {}",
             sanitize_truncated(upstream_key, 200),
@@ -226,20 +276,60 @@ impl UpstreamLists {
         )))
     }
 
-    /// Returns the source with this id, if it has the capability and the client may know of it.
-    pub(super) fn find_capable_source(
+    /// Returns the sources that list an item under this upstream key.
+    async fn listing_sources(
+        &self,
+        list: &ListKind,
+        upstream_key: &str,
+        request: &McpRequest,
+    ) -> Result<Vec<SourceId>, RpcError> {
+        let lists = self.visible_lists(list, &request.extensions).await?;
+        let owners = lists.iter().filter(|features| features.find(list.feature, upstream_key).is_some());
+        Ok(owners.map(|features| features.summary.source.clone()).collect())
+    }
+
+    /// Returns the source with this id, if it has the capability and the client may know of it. Its capabilities are known
+    /// after a discovery, which runs first if there was none; `item` is the name or URI that the client requested.
+    pub(super) async fn find_capable_source(
         &self,
         capability: McpCapability,
         id: &str,
+        item: &str,
         request: &McpRequest,
-    ) -> Option<SourceId> {
-        self.capable_sources(capability, &request.extensions).into_iter().find(|source| source.as_str() == id)
+    ) -> Result<Option<SourceId>, RpcError> {
+        let find =
+            || self.capable_sources(capability, &request.extensions).into_iter().find(|source| source.as_str() == id);
+        if let Some(source) = find() {
+            return Ok(Some(source));
+        }
+        let principal = reading_principal(&request.extensions);
+        let is_visible = |id: &SourceId| self.registry.visibility(&principal).shows_source(id);
+        let Some(id) = SourceId::parse(id).ok().filter(is_visible) else { return Ok(None) };
+        let discovered = self.registry.sources().discover_for_request(&id, item, &client_context(request)).await;
+        discovered.map_err(|error| to_rpc_error(&error))?;
+        // A discovery that failed says more than that the item is unknown. A disabled source has no items.
+        let failure = self.registry.sources().failure(&id).filter(|failure| failure.code != Code::ToolNotImplemented);
+        match failure.filter(|_| is_visible(&id)) {
+            Some(failure) => Err(to_rpc_error(&failure)),
+            None => Ok(find()),
+        }
     }
 
     /// True when names and URIs carry their source (`expose.prefix`).
     pub(super) fn has_prefixes(&self) -> bool {
         self.expose.borrow().prefix
     }
+}
+
+/// Splits items into those of the next page, at least one, and those after it.
+fn split_page<'a, 'i>(items: &'a [ListItem<'i>]) -> (&'a [ListItem<'i>], &'a [ListItem<'i>]) {
+    let mut bytes = 0;
+    let is_over = |(index, item): (usize, &ListItem<'_>)| {
+        bytes += item.features.json(item.feature).len();
+        index >= MAX_PAGE_ITEMS || (index > 0 && bytes > MAX_PAGE_BYTES)
+    };
+    let end = items.iter().enumerate().position(is_over).unwrap_or(items.len());
+    items.split_at(end)
 }
 
 /// Returns a string field.
@@ -287,5 +377,5 @@ fn answers_questions(capabilities: &RawValue) -> bool {
 /// `NOT_FOUND` for an item that no source offers; `what` is its kind, such as `prompt`.
 pub(super) fn not_found_error(what: &str, name: &str) -> Error {
     let name = sanitize_truncated(name, 200);
-    Error::new(toolcrib::Code::NotFound, format!("no {what} named `{name}`"))
+    Error::new(Code::NotFound, format!("no {what} named `{name}`"))
 }

@@ -4,15 +4,16 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::broadcast;
 use toolcrib::config::{Config, Expose, ExposeMode};
+use toolcrib::core::access::Role;
 use toolcrib::core::inventory::{Actor, Command};
 use toolcrib::refresh::RefreshWait;
-use toolcrib::{Refresh, Registry, SourceId};
+use toolcrib::{Principal, Refresh, Registry, SourceId};
 use toolcrib_mcp::{ClientOptions, ConnectTarget, ConnectionEvent, Era, McpClient};
 use toolcrib_server::McpService;
 use toolcrib_testkit::observe::{read_lines, replace_file, wait_until};
 use toolcrib_testkit::programs::{self, scripted_source};
 
-use super::support::{TEST_TIMEOUT, connect_client, open_with_processes, send_request, serve_http};
+use super::support::{TEST_TIMEOUT, connect_client, open_with_processes, result_text, send_request, serve_http};
 
 /// An MCP service over the servers `a` and `b`, whose features are in files.
 struct FeatureFixture {
@@ -222,7 +223,7 @@ async fn instructions_of_servers_stand_under_their_names_in_full_mode() {
     fixture.refresh().await;
     let (client, _server) = connect_client(&fixture.service, |_| {}).await;
     let instructions = client.server().instructions.clone().unwrap();
-    assert!(instructions.contains("\n\na:\nInstructions of a.\n\nb:\nLong: word word"), "{instructions}");
+    assert!(instructions.contains("\n\na:\n  Instructions of a.\n\nb:\n  Long: word word"), "{instructions}");
     assert!(instructions.ends_with("word…") && instructions.len() < 4_200, "{}", instructions.len());
 }
 
@@ -317,4 +318,144 @@ async fn a_source_whose_tools_are_all_hidden_is_unknown_and_one_without_tools_is
     // Both sources list it; only one of them counts.
     send_request(&client, "resources/subscribe", json!({"uri": "note://one"})).await.unwrap();
     assert!(send_request(&client, "prompts/get", json!({"name": "review"})).await.is_err());
+    // Clients are agents, also with the token of an administrator.
+    let server = serve_http("127.0.0.1:0", &service).await;
+    let token = format!("Bearer {}", server.admin_token).parse().unwrap();
+    let headers = http::HeaderMap::from_iter([(http::header::AUTHORIZATION, token)]);
+    let target = ConnectTarget::Http { url: server.mcp_url(), headers };
+    let admin = McpClient::connect(target, ClientOptions::new("test", "0")).await.unwrap();
+    assert_eq!(admin.server().instructions, None);
+    assert_eq!(list(&admin, "prompts/list").await["prompts"], json!([]));
+    assert_eq!(list(&admin, "resources/list").await["resources"].as_array().unwrap().len(), 1);
+    assert_eq!(list(&admin, "tools/list").await["tools"], json!([]));
+}
+
+/// Regression: requests failed until a client had listed something.
+#[tokio::test]
+async fn prompts_and_resources_can_be_requested_before_anything_is_discovered() {
+    let argument = json!({"name": "x", "value": "y"});
+    for (method, params) in [
+        ("prompts/get", json!({"name": "b__only"})),
+        ("prompts/get", json!({"name": "only"})),
+        ("resources/read", json!({"uri": "toolcrib://b/note://only"})),
+        ("resources/read", json!({"uri": "note://only"})),
+        ("completion/complete", json!({"ref": {"type": "ref/prompt", "name": "only"}, "argument": argument})),
+        ("completion/complete", json!({"ref": {"type": "ref/resource", "uri": "note://only"}, "argument": argument})),
+        ("completion/complete", json!({"ref": {"type": "ref/prompt", "name": "b__only"}, "argument": argument})),
+    ] {
+        let fixture = FeatureFixture::new(ExposeMode::Full).await;
+        fixture.set_features("b", json!({"prompts": [{"name": "only"}], "resources": [{"uri": "note://only"}]}));
+        let (client, _server) = connect_client(&fixture.service, |_| {}).await;
+        let result = send_request(&client, method, params.clone()).await;
+        assert!(result.is_ok(), "{method} {params}: {result:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_prompt_of_a_source_that_cannot_be_discovered_says_why() {
+    let sources = json!({"broken": scripted_source(&["--exit", "7"])});
+    let (_registry, service) = open_with_processes(sources, ExposeMode::Full).await;
+    let (client, _server) = connect_client(&service, |_| {}).await;
+    for (method, params) in [
+        ("prompts/get", json!({"name": "broken__review"})),
+        ("resources/read", json!({"uri": "toolcrib://broken/note://one"})),
+    ] {
+        let error = send_request(&client, method, params).await.unwrap_err().to_string();
+        assert!(error.contains("`broken` are unknown") && !error.contains("toolcrib refresh"), "{error}");
+    }
+}
+
+/// Opens a service over the servers `a` and `b` that lists names without prefixes.
+async fn open_without_prefixes(directory: &TempDir, features: [Value; 2]) -> (Registry, McpService) {
+    let mut sources = json!({});
+    for (id, features) in ["a", "b"].into_iter().zip(features) {
+        let file = directory.path().join(id);
+        std::fs::write(&file, features.to_string()).unwrap();
+        let special_tool = if id == "a" { "meta" } else { "capabilities" };
+        sources[id] = scripted_source(&["--features-file", file.to_str().unwrap(), "--with", special_tool]);
+    }
+    let config = Config::read(&json!({ "sources": sources }).to_string(), "toolcrib.json", directory.path()).unwrap();
+    let registry = Registry::open(config, Default::default()).await.unwrap();
+    let expose = Expose { mode: ExposeMode::Full, prefix: false, ..Expose::default() };
+    (registry.clone(), McpService::new(registry, expose))
+}
+
+#[tokio::test]
+async fn a_listed_name_without_prefix_can_be_called_before_anything_is_discovered() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_registry, service) = open_without_prefixes(&directory, [json!({}), json!({})]).await;
+    let (client, _server) = connect_client(&service, |_| {}).await;
+    let result = send_request(&client, "tools/call", json!({"name": "meta"})).await.unwrap();
+    assert_eq!(result["isError"], false, "{result}");
+}
+
+#[tokio::test]
+async fn items_of_several_sources_keep_their_prefix() {
+    let features = |own: &str| {
+        json!({
+            "prompts": [{"name": "p"}, {"name": own}],
+            "resources": [{"uri": "note://one", "name": "one"}, {"uri": format!("note://{own}"), "name": own}],
+        })
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let (registry, service) = open_without_prefixes(&directory, [features("x"), features("y")]).await;
+    registry.refresh(Refresh::default()).await;
+    let (client, _server) = connect_client(&service, |_| {}).await;
+    let prompts = list(&client, "prompts/list").await;
+    assert_eq!(prompts["prompts"], json!([{"name": "a__p"}, {"name": "b__p"}, {"name": "x"}, {"name": "y"}]));
+    let resources = list(&client, "resources/list").await;
+    assert_eq!(
+        resources["resources"],
+        json!([
+            {"uri": "note://x", "name": "x"},
+            {"uri": "note://y", "name": "y"},
+            {"uri": "toolcrib://a/note://one", "name": "a__one"},
+            {"uri": "toolcrib://b/note://one", "name": "b__one"},
+        ])
+    );
+    for name in ["a__p", "b__p", "x", "y"] {
+        send_request(&client, "prompts/get", json!({ "name": name })).await.unwrap();
+    }
+    for uri in ["toolcrib://b/note://one", "note://y"] {
+        let read = send_request(&client, "resources/read", json!({ "uri": uri })).await.unwrap();
+        assert_eq!(read["contents"][0]["uri"], uri);
+    }
+}
+
+#[tokio::test]
+async fn a_page_of_prompts_is_bounded_in_bytes() {
+    let fixture = FeatureFixture::new(ExposeMode::Full).await;
+    let prompt = |number: usize| json!({"name": format!("p{number}"), "description": "x".repeat(200_000)});
+    fixture.set_features("a", json!({"prompts": (0..9).map(prompt).collect::<Vec<_>>()}));
+    fixture.set_features("b", json!({}));
+    fixture.refresh().await;
+    let (client, _server) = connect_client(&fixture.service, |_| {}).await;
+    let first = list(&client, "prompts/list").await;
+    assert_eq!(first["prompts"].as_array().unwrap().len(), 5);
+    let second = send_request(&client, "prompts/list", json!({"cursor": first["nextCursor"]})).await.unwrap();
+    assert_eq!((second["prompts"].as_array().unwrap().len(), second.get("nextCursor")), (4, None));
+}
+
+#[tokio::test]
+async fn instructions_do_not_name_tools_that_agents_must_not_know_of() {
+    let directory = tempfile::tempdir().unwrap();
+    let features = directory.path().join("features");
+    let instructions = "Start with echo. Use `add` for sums.\nNever call tool_0002 on Fridays.\nBe brief.";
+    std::fs::write(&features, json!({ "instructions": instructions }).to_string()).unwrap();
+    let mut source = scripted_source(&["--tools", "5", "--features-file", features.to_str().unwrap()]);
+    source["tools"] = json!({"add": "deny", "tool_0002": "hide"});
+    let (registry, service) = open_with_processes(json!({ "s": source }), ExposeMode::Full).await;
+    registry.refresh(Refresh::default()).await;
+    let (client, _server) = connect_client(&service, |_| {}).await;
+    let shown = client.server().instructions.clone().unwrap();
+    assert!(shown.ends_with("\n\ns:\n  Start with echo.\n  Be brief."), "{shown}");
+    let id = SourceId::parse("s").unwrap();
+    let source_of = |principal: &Principal| registry.sources().get_for(principal, &id).unwrap().instructions;
+    assert_eq!(source_of(&Principal::local("agent")).as_deref(), Some("Start with echo.\nBe brief."));
+    assert_eq!(source_of(&Principal::local("admin").with_role(Role::Admin)).as_deref(), Some(instructions));
+    for (query, is_found) in [("fridays", false), ("brief", true)] {
+        let result =
+            send_request(&client, "tools/call", json!({"name": "search_tools", "arguments": {"query": query}}));
+        assert_eq!(result_text(&result.await.unwrap()).contains("s__echo"), is_found, "{query}");
+    }
 }

@@ -7,7 +7,7 @@
 //!
 //! A text instead of an array is the message of an error; with `hang` there is no response, with `late` none before the
 //! file has another value (stdio only), and with `loop` a page whose cursor leads to itself. A list that is not in the file
-//! is an unknown method.
+//! is an unknown method. Listed prompts and resources can be read; their content is their key. Completions are empty.
 
 use serde_json::{Value, json};
 
@@ -30,6 +30,25 @@ pub(super) fn list(flags: &ServerFlags, method: &str, is_modern: bool) -> Option
         result["cacheScope"] = json!("public");
     }
     Some(FakeReply::from_value(&result))
+}
+
+/// Returns the response to a request for a listed item; `None` if the file has none.
+pub(super) fn read_item(flags: &ServerFlags, method: &str, params: &Value) -> Option<FakeReply> {
+    let (list, key) = match method {
+        "prompts/get" => ("prompts", "name"),
+        "resources/read" => ("resources", "uri"),
+        "completion/complete" => {
+            read(flags)?;
+            return Some(FakeReply::from_value(&json!({"completion": {"values": []}})));
+        }
+        _ => return None,
+    };
+    let features = read(flags)?;
+    let item = features[list].as_array()?.iter().find(|item| item[key] == params[key])?;
+    Some(FakeReply::from_value(&match method {
+        "prompts/get" => json!({"messages": [{"role": "user", "content": {"type": "text", "text": item[key]}}]}),
+        _ => json!({"contents": [{"uri": item[key], "text": item[key]}]}),
+    }))
 }
 
 /// Whether a list has no response yet.

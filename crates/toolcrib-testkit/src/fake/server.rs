@@ -46,7 +46,8 @@ impl FakeServer {
 
     /// Handles a request.
     pub fn handle(&self, method: &str, params: &Value) -> FakeReply {
-        if let Some(reply) = features::list(&self.flags, method, self.is_modern()) {
+        let reply = features::list(&self.flags, method, self.is_modern());
+        if let Some(reply) = reply.or_else(|| features::read_item(&self.flags, method, params)) {
             return reply;
         }
         match method {

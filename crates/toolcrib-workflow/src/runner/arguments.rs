@@ -10,7 +10,8 @@ use toolcrib_connector::UndeclaredParameters;
 use toolcrib_core::execution::{BodyEncoding, BodySpec, Operation, OperationParameter, ParameterLocation};
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::{Error, Result};
-use toolcrib_openapi::{body_encoding, essence};
+use toolcrib_openapi::body_encoding;
+use toolcrib_openapi::request::media_type::essence;
 use toolcrib_schema::{array_at, follow_references, non_null_alternatives};
 
 use super::step::document_error;

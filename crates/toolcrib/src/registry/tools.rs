@@ -172,6 +172,12 @@ impl Sources<'_> {
     pub async fn discover_for_call(&self, name: &str, context: &CallContext) -> Result<()> {
         self.registry.dispatcher.discover_for_call(name, context, context.trace.as_ref()).await
     }
+
+    /// Like [`Sources::discover_for_call`], for a request to a known source; `item` is the requested prompt or resource.
+    pub async fn discover_for_request(&self, id: &SourceId, item: &str, context: &CallContext) -> Result<()> {
+        let requester = Requester { actor: context.actor.clone(), trace: context.trace.clone() };
+        self.registry.dispatcher.discover_source(id, item, context, requester).await
+    }
 }
 
 /// Returns the known tools of a source as they were offered, with one of them added or replaced.
