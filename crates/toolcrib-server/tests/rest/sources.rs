@@ -10,7 +10,7 @@ use toolcrib::store::MemoryStore;
 use toolcrib::testkit::{ScriptedSource, config_with_sources};
 use toolcrib::{Refresh, RegistryOptions};
 
-use super::support::{start_discovered, start_undiscovered, start_with};
+use super::support::{start_discovered, start_undiscovered, start_with, wait_until};
 use crate::test_server::SourceScripts;
 
 #[tokio::test]
@@ -212,6 +212,7 @@ async fn concurrent_changes_of_different_keys_are_all_made() {
     let second = start_with(config_with_sources([]), options, &[]).await;
     let away = json!({ "name": "away", "url": "http://127.0.0.1:1", "enabled": false });
     first.send_as_admin("POST", "/api/sources", &away).await.expect_json(201);
+    wait_until("the other process to know it", async || second.get("/api/sources/away").await.status == 200).await;
     for number in 0..4 {
         let title = json!({ "title": format!("title {number}") });
         let description = json!({ "description": format!("description {number}") });
@@ -220,9 +221,12 @@ async fn concurrent_changes_of_different_keys_are_all_made() {
             second.send_as_admin("PATCH", "/api/sources/away", &description),
         );
         assert_eq!((one.status, two.status), (200, 200), "{one:?} {two:?}");
-        let config = first.get("/api/config").await.expect_json(200);
-        let source = &config["sources"]["away"];
-        assert_eq!((&source["title"], &source["description"]), (&title["title"], &description["description"]));
+        wait_until("both changes", async || {
+            let config = first.get("/api/config").await.expect_json(200);
+            let source = &config["sources"]["away"];
+            (&source["title"], &source["description"]) == (&title["title"], &description["description"])
+        })
+        .await;
     }
 }
 
