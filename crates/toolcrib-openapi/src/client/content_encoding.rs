@@ -82,7 +82,7 @@ pub(super) fn decode(body: &[u8], compressions: &[Compression], max_bytes: usize
             Compression::Deflate => inflate(&bytes, max_bytes)?,
         };
         if decoded.is_truncated {
-            // What is still compressed is of no use.
+            // Data that is still compressed is of no use.
             let bytes = if applied == 0 { decoded.bytes } else { Vec::new() };
             return Ok(DecodedBody { bytes, is_truncated: true });
         }
