@@ -66,7 +66,7 @@ pub(crate) struct Snapshot {
 pub(crate) struct EnvironmentOverrides {
     /// Variables named `TOOLCRIB_SOURCE_…`.
     variables: Arc<[(String, String)]>,
-    /// What the variables override of the declared sources, and those that cannot be used.
+    /// Overrides of the declared sources, and errors for variables that cannot be used.
     overrides: Arc<Overrides>,
     /// `enabled` of the sources that refer to a variable for it, as long as no command says otherwise.
     resolved_enabled: Arc<BTreeMap<SourceId, bool>>,
