@@ -75,7 +75,7 @@ pub struct Query {
     pub limit: usize,
     /// Restricts the search to the tools of one source.
     pub source: Option<SourceId>,
-    /// Restricts the search to sources with this configured tag.
+    /// Restricts the search to tools with this tag, of their own or of their source.
     pub tag: Option<String>,
 }
 

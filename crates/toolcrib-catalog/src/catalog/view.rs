@@ -302,19 +302,19 @@ impl<'a> VisibleSource<'a> {
     }
 
     /// Positions of the visible entries, sorted.
-    fn positions(self) -> impl Iterator<Item = usize> {
+    pub(crate) fn positions(self) -> impl Iterator<Item = usize> {
         let all = if self.visible.is_none() { 0..self.source.segment.entries().len() } else { 0..0 };
         let all = all.filter(move |position| self.shadowed.binary_search(position).is_err());
         all.chain(self.visible.unwrap_or_default().iter().map(|position| *position as usize))
     }
 
     /// The tool at a position of the segment.
-    pub(super) fn tool(self, position: usize) -> ToolRef<'a> {
+    pub(crate) fn tool(self, position: usize) -> ToolRef<'a> {
         ToolRef { catalog_source: self.source, entry: &self.source.segment.entries()[position] }
     }
 
     /// Whether the entry at a position is visible.
-    pub(crate) fn shows(self, position: usize) -> bool {
+    pub(super) fn shows(self, position: usize) -> bool {
         match self.visible {
             Some(visible) => visible.binary_search(&(position as u32)).is_ok(),
             None => self.shadowed.binary_search(&position).is_err(),

@@ -4,8 +4,10 @@
 
 use super::index::SearchIndex;
 use super::parsed_query::ParsedQuery;
+use super::query_text;
 use super::resolved_query::{ResolvedQuery, ResolvedTerm};
 use super::tokenize;
+use super::vocabulary::vocabulary;
 
 /// Share of a term's score when the query word is only a substring of the term. Enough to find `auth` in `oauth`, too
 /// little to compete with a whole word.
@@ -15,7 +17,9 @@ const MIN_SUBSTRING_LEN: usize = 2;
 /// Share of a term's score when it differs from the query word by a slip.
 const TYPO_WEIGHT: f32 = 0.5;
 /// Minimum length of a word for the correction of slips; shorter words are too close to each other.
-pub(super) const MIN_TYPO_LEN: usize = 5;
+const MIN_TYPO_LEN: usize = 4;
+/// Minimum length of a word for the correction of any slip, see [`is_slip_of_short_word`].
+const MIN_ANY_TYPO_LEN: usize = 5;
 /// Minimum length of a word for an edit distance of 2.
 const MIN_TWO_TYPOS_LEN: usize = 9;
 /// Maximum number of query words for the correction of slips. In longer queries, unknown words are mostly names of
@@ -23,14 +27,19 @@ const MIN_TWO_TYPOS_LEN: usize = 9;
 const MAX_FUZZY_WORDS: usize = 6;
 
 /// Adds the terms that words without any match were meant to be. Words are compared as they are written, for the stem of
-/// a misspelled word can be far from that of the right one (`calender` becomes `calend`, `calendar` stays). A query in
-/// another language is left alone: its words are no slips of English ones.
+/// a misspelled word can be far from that of the right one (`calender` becomes `calend`, `calendar` stays). Words of
+/// another language are left alone, and so are those of the vocabulary and of paths: they are no slips.
 pub(super) fn correct_words<'a>(index: &'a SearchIndex, parsed: &ParsedQuery<'_>, resolved: &mut ResolvedQuery<'a>) {
     if parsed.words.len() > MAX_FUZZY_WORDS || parsed.is_foreign {
         return;
     }
     for word in &parsed.words {
-        if index.document_frequency(tokenize::term_key(word)) > 0 {
+        let key = tokenize::term_key(word);
+        let Some(query_term) = parsed.terms.iter().position(|term| term.key == key && !term.is_in_path) else {
+            continue;
+        };
+        let is_meant = index.document_frequency(key) > 0 || vocabulary().contains(key);
+        if is_meant || query_text::is_foreign_word(word) || query_text::has_accent(word) {
             continue;
         }
         for key in nearest_terms(index, word) {
@@ -40,8 +49,9 @@ pub(super) fn correct_words<'a>(index: &'a SearchIndex, parsed: &ParsedQuery<'_>
                     stats,
                     weight: TYPO_WEIGHT * stats.rarity,
                     is_minor: false,
+                    is_in_path: false,
                     is_correction: true,
-                    replaced_term: 0,
+                    query_term,
                 });
             }
         }
@@ -67,18 +77,31 @@ pub(super) fn add_substring_scores(index: &SearchIndex, parsed: &ParsedQuery<'_>
 
 /// Keys of the terms with a word nearest to this one: within an edit distance of 1, or 2 for long words.
 fn nearest_terms(index: &SearchIndex, word: &str) -> Vec<u64> {
-    let length = word.chars().count();
     // Words with digits are versions and ids, whose neighbours mean something else.
-    if length < MIN_TYPO_LEN || word.bytes().any(|byte| byte.is_ascii_digit()) {
+    if !is_long_enough(word) || word.bytes().any(|byte| byte.is_ascii_digit()) {
         return Vec::new();
     }
+    let length = word.chars().count();
     let max_distance = if length < MIN_TWO_TYPOS_LEN { 1 } else { 2 };
     // Only words with the same first letter are compared: slips rarely affect it.
     let mut found = index.word_texts().find_within_distance(word, max_distance);
-    let nearest = found.iter().map(|(_, distance)| *distance).min();
-    found.retain(|(_, distance)| Some(*distance) == nearest);
-    let mut keys: Vec<u64> = found.into_iter().map(|(key, _)| key).collect();
+    found.retain(|near| length >= MIN_ANY_TYPO_LEN || is_slip_of_short_word(word, near.text));
+    let nearest = found.iter().map(|near| near.distance).min();
+    found.retain(|near| Some(near.distance) == nearest);
+    let mut keys: Vec<u64> = found.into_iter().map(|near| near.key).collect();
     keys.sort_unstable();
     keys.dedup();
     keys
+}
+
+/// Whether a word is long enough for the correction of slips.
+pub(super) fn is_long_enough(word: &str) -> bool {
+    word.chars().count() >= MIN_TYPO_LEN
+}
+
+/// Whether a short word lacks a letter of another one (`isue`) or swaps two (`fiel`). With another letter it is rather
+/// a word of its own: `cake` is no `case`.
+fn is_slip_of_short_word(word: &str, meant: &str) -> bool {
+    let lacks_letter = meant.chars().count() == word.chars().count() + 1;
+    lacks_letter || tokenize::letter_mask(word) == tokenize::letter_mask(meant)
 }

@@ -18,6 +18,7 @@ use super::postings::{Posting, PostingTerm, ToolCard};
 use super::term_text::TermTexts;
 use super::tokenize::{self, Word};
 use crate::catalog::VisibleSource;
+use crate::filter::ToolFilter;
 use crate::{CatalogSource, ToolRef};
 
 /// Score of a term in a source's title or tags, for each of its tools. Labels come from the configuration, which can
@@ -30,15 +31,13 @@ const RARITY_EXPONENT: f32 = 0.8;
 /// Number of a term that no indexed tool has.
 const UNNUMBERED: u32 = u32::MAX;
 
-/// Search index of the tools of one view. Tools are numbered consecutively over all segments.
+/// Search index of the tools of one view that can be found: hidden, denied, disabled and shadowed ones are not part of
+/// it, so that their words affect no score. Tools are numbered consecutively over all segments.
 #[derive(Debug, Default)]
 pub(crate) struct SearchIndex {
     segments: Vec<SegmentRange>,
     /// By tool number: the position of its segment in `segments`.
     segment_of: Vec<u32>,
-    /// Numbers of hidden, denied, disabled and shadowed tools, sorted. They are indexed but never returned. A policy can
-    /// change without the tool list, so they stay in the postings. Tools outside a restricted view are not indexed.
-    unsearchable: Vec<u32>,
     terms: TermMap<TermStats>,
     /// Sorted by term, then by tool; [`TermStats`] holds the range of each term.
     postings: Vec<Posting>,
@@ -61,8 +60,8 @@ pub(crate) struct SearchIndex {
 struct SegmentRange {
     source: Arc<CatalogSource>,
     first_tool: u32,
-    /// Sorted positions of the tools that a restricted view shows; `None` if all tools of the segment are indexed.
-    visible: Option<Box<[u32]>>,
+    /// Sorted positions of the indexed tools; `None` if these are all tools of the segment.
+    indexed: Option<Box<[u32]>>,
 }
 
 /// Statistics of a term over all segments.
@@ -84,22 +83,20 @@ pub(super) struct TermStats {
 pub(super) type TermMap<T> = HashMap<u64, T, BuildHasherDefault<IdentityHasher>>;
 
 impl SearchIndex {
-    /// Builds the index of the visible tools of these sources.
+    /// Builds the index of the visible tools of these sources that models may use.
     pub(crate) fn build<'a>(sources: impl Iterator<Item = VisibleSource<'a>>) -> SearchIndex {
         let mut index = SearchIndex::default();
         for source in sources {
+            let positions = source.positions().filter(|position| source.tool(*position).is_for_models());
+            let positions: Box<[u32]> = positions.map(|position| position as u32).collect();
+            if positions.is_empty() {
+                continue;
+            }
             let segment = SegmentRange {
                 source: source.without_withheld_names(),
                 first_tool: index.segment_of.len() as u32,
-                visible: source.visible.map(Into::into),
+                indexed: (positions.len() < source.source.segment.entries().len()).then_some(positions),
             };
-            for number in segment.tool_numbers() {
-                let position = segment.position(number as u32);
-                let tool = position.and_then(|position| Some((position, segment.tool(position)?)));
-                if !tool.is_some_and(|(position, tool)| tool.is_for_models() && source.shows(position)) {
-                    index.unsearchable.push(number as u32);
-                }
-            }
             let tool_count = index.segment_of.len() + segment.tool_numbers().len();
             index.segment_of.resize(tool_count, index.segments.len() as u32);
             index.segments.push(segment);
@@ -137,8 +134,11 @@ impl SearchIndex {
     /// Indexes ids and titles of the sources.
     fn index_source_names(&mut self) {
         for (number, SegmentRange { source, .. }) in self.segments.iter().enumerate() {
-            let mut names = vec![tokenize::normalize_name(source.segment.source().as_str())];
+            let id = source.segment.source().as_str();
+            let mut names = vec![tokenize::normalize_name(id)];
+            names.extend(tokenize::short_source_name(id));
             names.extend(source.options.title.as_deref().map(tokenize::normalize_name));
+            names.sort_unstable();
             names.dedup();
             for name in names.iter().filter(|name| !name.is_empty()) {
                 self.sources_by_name.entry(tokenize::hash_key(name)).or_default().push(number as u32);
@@ -149,14 +149,14 @@ impl SearchIndex {
     /// Concatenates the postings of all segments by term and fills the forward index.
     fn index_terms(&mut self) {
         // First pass: number all terms and count their postings. `numbers` maps each segment's terms to these numbers;
-        // terms that only tools outside the view have get none. Three passes over the segments instead of one map of
+        // terms that only tools outside the index have get none. Three passes over the segments instead of one map of
         // growing lists: the arrays are allocated once.
         let mut numbers: Vec<Vec<u32>> = Vec::with_capacity(self.segments.len());
         for segment in &self.segments {
             let postings = segment.source.segment.postings();
             let unused_terms = segment.unused_terms();
             let number = |(term, posting_term): (usize, &PostingTerm)| {
-                let count = segment.count_visible(postings.for_term(term as u32));
+                let count = segment.count_indexed(postings.for_term(term as u32));
                 if count == 0 && unused_terms.get(term) == Some(&true) {
                     return UNNUMBERED;
                 }
@@ -201,27 +201,21 @@ impl SearchIndex {
         }
     }
 
-    /// Number of tools in the index, searchable or not.
+    /// Number of tools in the index.
     pub(super) fn len(&self) -> usize {
         self.segment_of.len()
     }
 
-    pub(super) fn is_searchable(&self, tool: u32) -> bool {
-        self.unsearchable.binary_search(&tool).is_err()
-    }
-
-    /// Sets the score to 0 for tools that are not searchable or excluded by the source or tag of the query.
+    /// Sets the score to 0 for tools that the source or tag of the query excludes.
     pub(super) fn clear_excluded_scores(&self, query: &Query, scores: &mut [f32]) {
-        // Cleared after all terms were scored, so that postings need no test of visibility.
-        self.unsearchable.iter().for_each(|tool| scores[*tool as usize] = 0.0);
         if query.source.is_none() && query.tag.is_none() {
             return;
         }
-        for segment in &self.segments {
-            let matches = query.source.as_ref().is_none_or(|source| source == segment.source.segment.source())
-                && query.tag.as_ref().is_none_or(|tag| segment.source.options.tags.contains(tag));
-            if !matches {
-                scores[segment.tool_numbers()].fill(0.0);
+        let filter = ToolFilter { source: query.source.clone(), tag: query.tag.clone(), ..ToolFilter::default() };
+        // Cleared after all terms were scored, so that postings need no test.
+        for (tool, score) in scores.iter_mut().enumerate().filter(|(_, score)| **score > 0.0) {
+            if !self.tool(tool as u32).is_some_and(|tool| filter.accepts(&tool)) {
+                *score = 0.0;
             }
         }
     }
@@ -289,19 +283,22 @@ impl SearchIndex {
 
     pub(super) fn term_texts(&self) -> &TermTexts {
         self.term_texts.get_or_init(|| {
-            let postings = self.segments.iter().map(|segment| segment.source.segment.postings());
-            let terms = postings.flat_map(|postings| &postings.terms).map(|term| (term.key, &*term.text));
-            TermTexts::build(terms.filter(|(key, _)| self.terms.contains_key(key)))
+            let terms = self.segments.iter().flat_map(|segment| {
+                let terms = segment.source.segment.postings().terms.iter().enumerate();
+                terms.filter(|(term, _)| segment.has_term(*term as u32)).map(|(_, term)| (term.key, &*term.text))
+            });
+            TermTexts::build(terms)
         })
     }
 
     pub(super) fn word_texts(&self) -> &TermTexts {
         self.word_texts.get_or_init(|| {
-            let postings = self.segments.iter().map(|segment| segment.source.segment.postings());
-            let words = postings.flat_map(|postings| {
-                postings.words.iter().map(|(word, term)| (postings.terms[*term as usize].key, &**word))
+            let words = self.segments.iter().flat_map(|segment| {
+                let postings = segment.source.segment.postings();
+                let words = postings.words.iter().filter(|word| segment.has_any(&word.tools));
+                words.map(|word| (postings.terms[word.term as usize].key, &*word.text))
             });
-            TermTexts::build(words.filter(|(key, _)| self.terms.contains_key(key)))
+            TermTexts::build(words)
         })
     }
 
@@ -326,7 +323,7 @@ impl SearchIndex {
         }
     }
 
-    /// Iterates over all tools with their cards, searchable or not.
+    /// Iterates over all tools with their cards.
     pub(super) fn cards(&self) -> impl Iterator<Item = (u32, &ToolCard)> {
         self.segments.iter().flat_map(SegmentRange::cards)
     }
@@ -359,31 +356,31 @@ impl SearchIndex {
 impl SegmentRange {
     /// Numbers of the tools in the segment.
     fn tool_numbers(&self) -> Range<usize> {
-        let count = self.visible.as_ref().map_or(self.source.segment.entries().len(), |visible| visible.len());
+        let count = self.indexed.as_ref().map_or(self.source.segment.entries().len(), |indexed| indexed.len());
         self.first_tool as usize..self.first_tool as usize + count
     }
 
     /// Position in the segment of a tool by its number.
     fn position(&self, tool: u32) -> Option<usize> {
         let index = tool.checked_sub(self.first_tool)? as usize;
-        match &self.visible {
+        match &self.indexed {
             None => Some(index),
-            Some(visible) => visible.get(index).map(|position| *position as usize),
+            Some(indexed) => indexed.get(index).map(|position| *position as usize),
         }
     }
 
-    /// Number of a tool by its position in the segment; `None` if the view does not show it.
+    /// Number of a tool by its position in the segment; `None` if it is not indexed.
     fn number(&self, position: u32) -> Option<u32> {
-        match &self.visible {
+        match &self.indexed {
             None => Some(self.first_tool + position),
-            Some(visible) => visible.binary_search(&position).ok().map(|index| self.first_tool + index as u32),
+            Some(indexed) => indexed.binary_search(&position).ok().map(|index| self.first_tool + index as u32),
         }
     }
 
     /// For each term of the segment whether no card of an indexed tool has it; empty if all tools are indexed.
     fn unused_terms(&self) -> Vec<bool> {
         let mut unused = Vec::new();
-        if self.visible.is_some() {
+        if self.indexed.is_some() {
             unused.resize(self.source.segment.postings().terms.len(), true);
             let terms = self.cards().flat_map(|(_, card)| card.name_terms.iter().chain(&card.sequence));
             terms.for_each(|term| unused[*term as usize] = false);
@@ -392,11 +389,21 @@ impl SegmentRange {
     }
 
     /// Number of postings whose tools are indexed.
-    fn count_visible(&self, postings: &[Posting]) -> u32 {
-        match &self.visible {
+    fn count_indexed(&self, postings: &[Posting]) -> u32 {
+        match &self.indexed {
             None => postings.len() as u32,
             Some(_) => postings.iter().filter(|posting| self.number(posting.tool).is_some()).count() as u32,
         }
+    }
+
+    /// Whether an indexed tool has a term in its text.
+    fn has_term(&self, term: u32) -> bool {
+        self.count_indexed(self.source.segment.postings().for_term(term)) > 0
+    }
+
+    /// Whether one of these positions, or of all if there are none, is that of an indexed tool.
+    fn has_any(&self, positions: &[u32]) -> bool {
+        positions.is_empty() || positions.iter().any(|position| self.number(*position).is_some())
     }
 
     fn tool(&self, position: usize) -> Option<ToolRef<'_>> {

@@ -40,6 +40,9 @@ impl NameIndex {
             if card.normalized_full_name != card.normalized_name {
                 index.add_name(tool, &card.normalized_full_name, true);
             }
+            if let Some(short_name) = &card.normalized_short_name {
+                index.by_normalized_name.entry(tokenize::hash_key(short_name)).or_default().push(tool);
+            }
             // A shortened name is known to agents, so it is found too, with and without its prefix.
             if let Some(cut_name) = &card.normalized_cut_name {
                 index.by_normalized_name.entry(tokenize::hash_key(cut_name)).or_default().push(tool);

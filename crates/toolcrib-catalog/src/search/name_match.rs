@@ -13,7 +13,8 @@ use super::index::SearchIndex;
 use super::parsed_query::ParsedQuery;
 use super::query_text;
 use super::rank::{ScoredTool, compare_scores};
-use super::tokenize;
+use super::tokenize::{self, Word};
+use super::vocabulary::vocabulary;
 
 /// Minimum and maximum length of a name for typo matching. Shorter names are too close to each other; longer ones
 /// exceed the maximum length of tool names.
@@ -55,7 +56,7 @@ impl NameMatch {
 pub(super) fn match_names(index: &SearchIndex, parsed: &ParsedQuery<'_>) -> HashMap<u32, NameMatch> {
     let mut named: HashMap<u32, NameMatch> = HashMap::new();
     let mut add = |tools: &[u32], text: &str, match_kind: NameMatch| {
-        for tool in tools.iter().filter(|tool| index.is_searchable(**tool)) {
+        for tool in tools {
             // Either the name in the catalogue or the one that the source uses.
             let is_exact =
                 index.tool(*tool).is_some_and(|tool| tool.name().as_str() == text || tool.original_name() == text);
@@ -66,11 +67,8 @@ pub(super) fn match_names(index: &SearchIndex, parsed: &ParsedQuery<'_>) -> Hash
     // The whole query as a name, then each word that is written like an identifier, then by stems.
     let normalized = tokenize::normalize_name(parsed.text);
     add(index.name_index().find_normalized(&normalized), parsed.text.trim(), NameMatch::Normalized);
-    let identifiers = parsed.text.split_whitespace().filter(|word| is_identifier(word)).map(trim_punctuation);
-    // Bounded, because thousands of tools may share one normalised name and a query may repeat it a thousand times.
-    for word in query_text::quoted_names(parsed.text).chain(identifiers).take(MAX_IDENTIFIERS) {
-        // A client shows a tool as `mcp__SERVER__TOOL`: the server may be a source, or Toolcrib itself.
-        for name in std::iter::once(word).chain(client_name_suffixes(word)) {
+    for names in written_names(parsed.text) {
+        for name in names {
             let tools = index.name_index().find_normalized(&tokenize::normalize_name(name));
             add(tools, name, NameMatch::Normalized);
             if !tools.is_empty() {
@@ -81,10 +79,25 @@ pub(super) fn match_names(index: &SearchIndex, parsed: &ParsedQuery<'_>) -> Hash
     if parsed.words.len() <= MAX_NAME_WORDS {
         add(index.name_index().find_by_stems(parsed.text), parsed.text, NameMatch::SameStems);
     }
+    if named.is_empty() && parsed.words.len() <= MAX_NAME_WORDS && !parsed.is_foreign {
+        named = typo_matches(index, parsed.text);
+    }
     if named.is_empty() {
-        named.extend(typo_matches(index, parsed, &normalized));
+        for mut names in written_names(parsed.text) {
+            let found = names.find_map(|name| Some(typo_matches(index, name)).filter(|found| !found.is_empty()));
+            named.extend(found.unwrap_or_default());
+        }
     }
     named
+}
+
+/// Parts of a query that are written like the name of a tool, each with the names that it may stand for, the likeliest
+/// first. Bounded, because thousands of tools may share one name and a query may repeat it a thousand times.
+fn written_names(text: &str) -> impl Iterator<Item = impl Iterator<Item = &str>> {
+    let identifiers = text.split_whitespace().filter(|word| is_identifier(word)).map(trim_punctuation);
+    let written = query_text::quoted_names(text).chain(identifiers).take(MAX_IDENTIFIERS);
+    // A client shows a tool as `mcp__SERVER__TOOL`: the server may be a source, or Toolcrib itself.
+    written.map(|word| std::iter::once(word).chain(client_name_suffixes(word)))
 }
 
 /// Raises the scores of tools matched by name above all others and sorts `best` again.
@@ -125,13 +138,12 @@ fn trim_punctuation(word: &str) -> &str {
     word.trim_matches(|character: char| !character.is_alphanumeric())
 }
 
-/// Returns the names with the smallest edit distance to the query, at most 1 or 2. Only for queries with an unknown
-/// term: `get_user` is a name of its own and no misspelling of `set_user`.
-fn typo_matches(index: &SearchIndex, parsed: &ParsedQuery<'_>, normalized: &str) -> HashMap<u32, NameMatch> {
+/// Returns the tools with the smallest edit distance between their names and a text, at most 1 or 2. Only for texts with
+/// an unknown word: `get_user` is a name of its own and no misspelling of `set_user`.
+fn typo_matches(index: &SearchIndex, text: &str) -> HashMap<u32, NameMatch> {
+    let normalized = &tokenize::normalize_name(text);
     let length = normalized.chars().count();
-    let unknown = parsed.terms.iter().any(|term| index.document_frequency(term.key) == 0);
-    let is_guessable = unknown && parsed.words.len() <= MAX_NAME_WORDS && !parsed.is_foreign;
-    if !is_guessable || !(MIN_GUESSED_LEN..=MAX_GUESSED_LEN).contains(&length) {
+    if !(MIN_GUESSED_LEN..=MAX_GUESSED_LEN).contains(&length) || !has_unknown_word(index, text) {
         return HashMap::new();
     }
     let max_distance = if length < MIN_TWO_TYPOS_LEN { 1 } else { 2 };
@@ -141,7 +153,7 @@ fn typo_matches(index: &SearchIndex, parsed: &ParsedQuery<'_>, normalized: &str)
         let Some(card) = index.card(tool) else { continue };
         let name = if is_full_name { &card.normalized_full_name } else { &card.normalized_name };
         let distance = strsim::osa_distance(normalized, name);
-        if distance > min_distance || !index.is_searchable(tool) {
+        if distance > min_distance {
             continue;
         }
         if distance < min_distance {
@@ -151,6 +163,17 @@ fn typo_matches(index: &SearchIndex, parsed: &ParsedQuery<'_>, normalized: &str)
         nearest.insert(tool, NameMatch::Typo);
     }
     nearest
+}
+
+/// Whether a text has a word that no tool has.
+fn has_unknown_word(index: &SearchIndex, text: &str) -> bool {
+    let is_unknown = |word: &String| index.document_frequency(tokenize::term_key(word)) == 0;
+    let mut has_unknown = false;
+    tokenize::for_each_word(text, |Word { whole, parts }| {
+        let is_word = !vocabulary().is_stop_word(&whole);
+        has_unknown |= is_word && parts.iter().chain(parts.is_empty().then_some(&whole)).any(is_unknown);
+    });
+    has_unknown
 }
 
 #[cfg(test)]

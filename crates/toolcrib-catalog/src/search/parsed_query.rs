@@ -1,7 +1,7 @@
 //! Tokenized query: its terms, related terms (synonyms) and adjacent pairs. Independent of any catalogue. A query may
 //! be a tool name, some keywords, or a whole task that an agent pasted; the bounds are for the last.
 
-use super::query_text::{self, QueryWord, StatedSource};
+use super::query_text::{self, QueryWord, StatedSource, WordKind};
 use super::tokenize::{self, Word};
 use super::vocabulary::vocabulary;
 
@@ -12,8 +12,11 @@ pub(super) const MAX_QUERY_BYTES: usize = 4096;
 const MAX_QUERY_TERMS: usize = 48;
 /// Maximum number of related terms.
 const MAX_RELATED_TERMS: usize = 96;
-/// Share of its weight that a number, date or path has beside words.
-const VALUE_WEIGHT: f32 = 0.6;
+/// Share of its weight that a number, a date or the extension of a file has beside words.
+const NUMBER_WEIGHT: f32 = 0.6;
+/// Share of its weight that a word of a path or address has beside words. Less than that of a number: most are rare
+/// words, and together they would outweigh the words of the query.
+const PATH_WEIGHT: f32 = 0.25;
 
 /// A query as terms.
 #[derive(Debug, Default)]
@@ -30,7 +33,7 @@ pub(super) struct ParsedQuery<'a> {
     pub(super) words: Vec<String>,
     /// Whether it asks for something to be shown.
     pub(super) is_question: bool,
-    /// Whether it has words of another language than English.
+    /// Whether it is written in another language than English.
     pub(super) is_foreign: bool,
     /// Names that may be those of sources the query states.
     pub(super) stated_sources: Vec<StatedSource>,
@@ -42,6 +45,8 @@ pub(super) struct QueryTerm {
     pub(super) key: u64,
     /// Below 1 for words that usually frame a request, such as `want`, and for numbers, dates and paths beside words.
     pub(super) weight: f32,
+    /// Whether it only occurs in paths and addresses, beside words.
+    pub(super) is_in_path: bool,
 }
 
 /// A related term, weighted by the term it replaces.
@@ -77,42 +82,56 @@ impl<'a> ParsedQuery<'a> {
     /// Adds all words that `is_significant` accepts.
     fn add_words(&mut self, words: &[QueryWord], is_significant: impl Fn(&str) -> bool) {
         let significant: Vec<&QueryWord> = words.iter().filter(|word| is_significant(word.whole())).collect();
-        let has_words = significant.iter().any(|word| !word.is_value);
+        let has_text = significant.iter().any(|word| word.kind == WordKind::Text);
         let mut previous = None;
-        for QueryWord { word: Word { whole, parts }, is_value } in significant {
+        for QueryWord { word: Word { whole, parts }, kind } in significant {
             if self.terms.len() >= MAX_QUERY_TERMS {
                 break;
             }
-            let share = if *is_value && has_words { VALUE_WEIGHT } else { 1.0 };
+            // Without other words, values are what the query is about.
+            let kind = if has_text { *kind } else { WordKind::Text };
             // The parts of a compound word are terms too, but only the whole word is part of pairs.
-            let key = self.add_term(whole, share);
+            let key = self.add_term(whole, kind);
             parts.iter().for_each(|part| {
-                self.add_term(part, share);
+                self.add_term(part, kind);
             });
+            self.words.push(whole.clone());
+            // A path is no part of what the words around it say.
+            if kind.is_in_path() {
+                previous = None;
+                continue;
+            }
             if let Some(previous) = previous.replace(key)
                 && !self.pairs.contains(&(previous, key))
             {
                 self.pairs.push((previous, key));
             }
-            self.words.push(whole.clone());
         }
     }
 
-    /// Adds a word as a term with a share of its weight, and returns its key. Of several occurrences, the one with the
-    /// largest weight counts.
-    fn add_term(&mut self, word: &str, share: f32) -> u64 {
+    /// Adds a word as a term and returns its key. Of several occurrences, the one with the largest weight counts.
+    fn add_term(&mut self, word: &str, kind: WordKind) -> u64 {
         let key = tokenize::term_key(word);
+        let share = match kind {
+            WordKind::Text => 1.0,
+            WordKind::Number | WordKind::Extension => NUMBER_WEIGHT,
+            WordKind::Path => PATH_WEIGHT,
+        };
         let weight = share * vocabulary().weight(key);
         match self.terms.iter_mut().find(|term| term.key == key) {
-            Some(known) => known.weight = known.weight.max(weight),
-            None => self.terms.push(QueryTerm { key, weight }),
+            Some(known) => {
+                known.weight = known.weight.max(weight);
+                known.is_in_path &= kind.is_in_path();
+            }
+            None => self.terms.push(QueryTerm { key, weight, is_in_path: kind.is_in_path() }),
         }
         key
     }
 
-    /// Adds related terms of the vocabulary; of several weights for the same term, the highest counts.
+    /// Adds related terms of the vocabulary, except to parts of paths; of several weights for the same term, the highest
+    /// counts.
     fn add_related(&mut self) {
-        for (term_index, term) in self.terms.iter().enumerate() {
+        for (term_index, term) in self.terms.iter().enumerate().filter(|(_, term)| !term.is_in_path) {
             for &(key, weight) in vocabulary().related(term.key) {
                 let weight = weight * term.weight;
                 if self.terms.iter().any(|term| term.key == key) {
@@ -158,10 +177,10 @@ mod tests {
     #[test]
     fn numbers_and_paths_count_less_beside_words() {
         let weights = |text: &str| ParsedQuery::parse(text).terms.iter().map(|term| term.weight).collect::<Vec<_>>();
-        assert_eq!(weights("issue 42"), [1.0, VALUE_WEIGHT]);
-        assert_eq!(weights("merge /srv/data"), [1.0, VALUE_WEIGHT, VALUE_WEIGHT]);
+        assert_eq!(weights("issue 42"), [1.0, NUMBER_WEIGHT]);
+        assert_eq!(weights("merge /srv/data"), [1.0, PATH_WEIGHT, PATH_WEIGHT]);
         assert_eq!(weights("42"), [1.0]);
-        assert_eq!(weights("7 issues of 7"), [VALUE_WEIGHT, 1.0]);
+        assert_eq!(weights("7 issues of 7"), [NUMBER_WEIGHT, 1.0]);
     }
 
     #[test]

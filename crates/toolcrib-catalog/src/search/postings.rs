@@ -35,8 +35,8 @@ const READING_VERBS: [&str; 16] = [
 #[derive(Debug, Default)]
 pub(crate) struct Postings {
     pub(super) terms: Vec<PostingTerm>,
-    /// Words as written with the position of their term, for the correction of slips; without short ones.
-    pub(super) words: Vec<(Box<str>, u32)>,
+    /// Words as written, for the correction of slips; without short ones.
+    pub(super) words: Vec<WordForm>,
     /// Sorted by term, then by tool; see [`Postings::for_term`].
     postings: Vec<Posting>,
     /// By the position of the tool in the segment.
@@ -52,6 +52,16 @@ pub(super) struct PostingTerm {
     pub(super) key: u64,
     /// End of the term's range in the postings; the range starts where that of the term before ends.
     postings_end: u32,
+}
+
+/// A distinct word of the segment, as written.
+#[derive(Debug)]
+pub(super) struct WordForm {
+    pub(super) text: Box<str>,
+    /// Position of its term.
+    pub(super) term: u32,
+    /// Sorted positions of the tools with the word; empty if all tools of the segment share it.
+    pub(super) tools: Box<[u32]>,
 }
 
 /// Occurrence of a term in a tool.
@@ -72,6 +82,8 @@ pub(super) struct ToolCard {
     pub(super) normalized_name: Box<str>,
     /// The same with the source prefix.
     pub(super) normalized_full_name: Box<str>,
+    /// The same with the short name of the source, if it has one; see [`tokenize::short_source_name`].
+    pub(super) normalized_short_name: Option<Box<str>>,
     /// The name in the catalogue, where it was shortened.
     pub(super) normalized_cut_name: Option<Box<str>>,
     /// Hash of the stemmed words of the name, see [`name_index::stems_key`].
@@ -97,6 +109,7 @@ impl Postings {
         let mut cards = Vec::with_capacity(segment.entries().len());
         let mut weights: HashMap<u32, f32> = HashMap::new();
         for (position, entry) in segment.entries().iter().enumerate() {
+            lexicon.current_tool = Some(position as u32);
             // A stored tool that cannot be parsed is still found by its name.
             let tool = segment.tool(entry).ok();
             let schema = tool.as_ref().and_then(|tool| serde_json::from_str(tool.listing.input_schema.get()).ok());
@@ -125,6 +138,10 @@ impl Postings {
         // The weights come out of a hash map in any order; sorting makes the index deterministic.
         entries.sort_unstable_by_key(|(term, posting)| (*term, posting.tool));
         let words = lexicon.by_word.into_iter().filter(|(word, _)| can_be_corrected(word));
+        let words = words.map(|(text, word)| {
+            let tools = if word.is_shared { Box::default() } else { word.tools.into() };
+            WordForm { text, term: word.term, tools }
+        });
         let words = words.collect();
         let mut terms = lexicon.terms;
         // `postings_end` counts the postings of each term first and then becomes their running sum.
@@ -183,6 +200,9 @@ fn build_card(
         normalized_cut_name: Some(tokenize::normalize_name(entry.name.as_str()))
             .filter(|cut_name| *cut_name != normalized_full_name)
             .map(Into::into),
+        normalized_short_name: tokenize::short_source_name(segment.source().as_str())
+            .filter(|_| !segment.prefix().is_empty())
+            .map(|source| format!("{source}{}", tokenize::normalize_name(original_name)).into()),
         normalized_full_name: normalized_full_name.into(),
         stems_key: name_index::stems_key(original_name),
         name_terms: name_terms.into(),
@@ -212,7 +232,7 @@ fn is_read_only(tool: &Tool) -> bool {
 
 /// Whether a misspelled word of a query can be meant to be this one.
 fn can_be_corrected(word: &str) -> bool {
-    word.chars().count() + 1 >= fuzzy::MIN_TYPO_LEN && !word.bytes().any(|byte| byte.is_ascii_digit())
+    fuzzy::is_long_enough(word) && !word.bytes().any(|byte| byte.is_ascii_digit())
 }
 
 /// Terms of one tool by field, in text order, repetitions included.
@@ -224,8 +244,19 @@ struct Lexicon {
     terms: Vec<PostingTerm>,
     /// Position in `terms` by stem.
     by_stem: HashMap<Box<str>, u32>,
-    /// Position in `terms` by word.
-    by_word: HashMap<Box<str>, u32>,
+    by_word: HashMap<Box<str>, LexiconWord>,
+    /// The tool whose texts are read; `None` for texts that all tools share.
+    current_tool: Option<u32>,
+}
+
+/// What is known of a word.
+struct LexiconWord {
+    /// Position in `terms`.
+    term: u32,
+    /// Tools with the word, in order.
+    tools: Vec<u32>,
+    /// Whether all tools share it.
+    is_shared: bool,
 }
 
 impl Lexicon {
@@ -239,15 +270,19 @@ impl Lexicon {
 
     /// Returns the position of a word's term, adding the term if it is new.
     fn intern(&mut self, word: &str) -> u32 {
-        if let Some(&term) = self.by_word.get(word) {
-            return term;
+        if let Some(known) = self.by_word.get_mut(word) {
+            if known.tools.last().copied() != self.current_tool {
+                known.tools.extend(self.current_tool);
+            }
+            return known.term;
         }
         let stem: Box<str> = tokenize::stem(word).into();
         let term = *self.by_stem.entry(stem).or_insert_with_key(|stem| {
             self.terms.push(PostingTerm { text: stem.clone(), key: tokenize::hash_key(stem), postings_end: 0 });
             self.terms.len() as u32 - 1
         });
-        self.by_word.insert(word.into(), term);
+        let tools = self.current_tool.into_iter().collect();
+        self.by_word.insert(word.into(), LexiconWord { term, tools, is_shared: self.current_tool.is_none() });
         term
     }
 }

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use std::sync::OnceLock;
 
 use super::tokenize::{self, Word};
+use super::vocabulary::vocabulary;
 
 /// Words that begin a question or a request to show something; such a query prefers tools that only read.
 const QUESTION_WORDS: [&str; 12] =
@@ -30,7 +31,7 @@ const MAX_SOURCE_WORDS: usize = 4;
 const MAX_STATED_WORDS: usize = 400;
 
 /// Common words of other languages (German, French, Spanish, Italian, Portuguese, Dutch), none of which is an English
-/// word in tool descriptions.
+/// word, abbreviation or part of a common name.
 const FOREIGN_WORDS: &str = include_str!("foreign_words.txt");
 
 /// A source that a query may state.
@@ -46,8 +47,30 @@ pub(super) struct StatedSource {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct QueryWord {
     pub(super) word: Word,
-    /// Whether it belongs to a value, see [`QueryChunk::is_value`].
-    pub(super) is_value: bool,
+    pub(super) kind: WordKind,
+}
+
+/// What a word of a query is part of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WordKind {
+    /// What the query says.
+    Text,
+    /// A number, an amount, a date or a time.
+    Number,
+    /// The extension of a file, which tells its kind.
+    Extension,
+    /// A path or an address. Its words name files and people; where a tool has them too, it is by chance.
+    Path,
+}
+
+impl WordKind {
+    /// Whether it is part of a path or an address.
+    pub(super) fn is_in_path(self) -> bool {
+        match self {
+            WordKind::Extension | WordKind::Path => true,
+            WordKind::Text | WordKind::Number => false,
+        }
+    }
 }
 
 impl QueryWord {
@@ -61,36 +84,39 @@ impl QueryWord {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct QueryChunk<'a> {
     text: &'a str,
-    /// Whether it is a value: a number, a date, a path or an address. Values seldom occur in tool descriptions, and where
-    /// they do it is by chance.
-    is_value: bool,
+    kind: WordKind,
 }
 
 /// Splits a query at white space. A URL counts as two chunks, since its host often names a service; so does a path with
-/// its file extension, which tells the kind of file.
+/// its file extension.
 fn chunks(text: &str) -> impl Iterator<Item = QueryChunk<'_>> {
     text.split_whitespace().flat_map(|chunk| {
-        let plain = |text| QueryChunk { text, is_value: false };
-        let value = |text| QueryChunk { text, is_value: true };
+        let chunk_of = |kind, text| QueryChunk { text, kind };
         if let Some(scheme_end) = chunk.find("://") {
             let host_end = chunk[scheme_end + 3..].find('/').map_or(chunk.len(), |end| scheme_end + 3 + end);
-            return [plain(&chunk[scheme_end + 3..host_end]), value(&chunk[host_end..])];
+            let host = chunk_of(WordKind::Text, &chunk[scheme_end + 3..host_end]);
+            return [host, chunk_of(WordKind::Path, &chunk[host_end..])];
         }
-        if !is_path(chunk) {
-            return [QueryChunk { text: chunk, is_value: is_number(chunk) || is_address(chunk) }, plain("")];
+        if is_path(chunk) {
+            let start = extension_start(chunk).unwrap_or(chunk.len());
+            return [chunk_of(WordKind::Path, &chunk[..start]), chunk_of(WordKind::Extension, &chunk[start..])];
         }
-        match extension_start(chunk) {
-            Some(start) => [value(&chunk[..start]), plain(&chunk[start..])],
-            None => [value(chunk), plain("")],
-        }
+        let kind = if is_number(chunk) {
+            WordKind::Number
+        } else if is_address(chunk) {
+            WordKind::Path
+        } else {
+            WordKind::Text
+        };
+        [chunk_of(kind, chunk), chunk_of(WordKind::Text, "")]
     })
 }
 
 /// Splits a query into its words, in order.
 pub(super) fn words(text: &str) -> Vec<QueryWord> {
     let mut words = Vec::new();
-    for QueryChunk { text, is_value } in chunks(text) {
-        tokenize::for_each_word(text, |word| words.push(QueryWord { word, is_value }));
+    for QueryChunk { text, kind } in chunks(text) {
+        tokenize::for_each_word(text, |word| words.push(QueryWord { word, kind }));
     }
     words
 }
@@ -104,16 +130,25 @@ pub(super) fn is_question(words: &[QueryWord]) -> bool {
     asks_quantity || words.iter().any(|word| QUESTION_WORDS.contains(&word.whole()))
 }
 
-/// Whether a query has a word of another language than English: a common one, or one in Latin letters with an accent.
+/// Whether a query is written in another language than English: at least half of its words are of another language. One
+/// of them must be in the list, because English has words with accents too (`café`).
 pub(super) fn is_foreign(words: &[QueryWord]) -> bool {
+    let content =
+        || words.iter().filter(|word| word.kind == WordKind::Text && !vocabulary().is_stop_word(word.whole()));
+    let foreign = content().filter(|word| is_foreign_word(word.whole()) || has_accent(word.whole())).count();
+    2 * foreign >= content().count() && content().any(|word| is_foreign_word(word.whole()))
+}
+
+/// Whether a word in lower case is a common one of another language than English.
+pub(super) fn is_foreign_word(word: &str) -> bool {
     static FOREIGN: OnceLock<HashSet<&'static str>> = OnceLock::new();
-    let foreign = FOREIGN.get_or_init(|| FOREIGN_WORDS.split_whitespace().collect());
-    let has_accent = |word: &str| {
-        // Latin-1 Supplement and Latin Extended; other scripts have words of their own, in which slips happen too.
-        word.chars().any(|letter| matches!(letter, '\u{c0}'..='\u{24f}'))
-            && word.chars().any(|letter| letter.is_ascii())
-    };
-    words.iter().map(QueryWord::whole).any(|word| foreign.contains(word) || has_accent(word))
+    FOREIGN.get_or_init(|| FOREIGN_WORDS.split_whitespace().collect()).contains(word)
+}
+
+/// Whether a word has Latin letters with an accent.
+pub(super) fn has_accent(word: &str) -> bool {
+    // Latin-1 Supplement and Latin Extended; other scripts have words of their own, in which slips happen too.
+    word.chars().any(|letter| matches!(letter, '\u{c0}'..='\u{24f}')) && word.chars().any(|letter| letter.is_ascii())
 }
 
 /// Candidates for sources that a query states, longest first at each position.
@@ -186,14 +221,14 @@ mod tests {
     fn numbers_dates_paths_and_addresses_are_values() {
         let values = |text: &str| -> Vec<String> {
             chunks(text)
-                .filter(|chunk| chunk.is_value && !chunk.text.is_empty())
+                .filter(|chunk| chunk.kind != WordKind::Text && !chunk.text.is_empty())
                 .map(|chunk| chunk.text.to_owned())
                 .collect()
         };
-        assert_eq!(values("convert /srv/files/report.pdf to text"), ["/srv/files/report."]);
+        assert_eq!(values("convert /srv/files/report.pdf to text"), ["/srv/files/report.", "pdf"]);
         assert_eq!(values("pay $20 on 2026-05-01 at 10am for 3rd time"), ["$20", "2026-05-01", "10am", "3rd"]);
         assert_eq!(values("clone https://github.com/a/b"), ["/a/b"]);
-        assert_eq!(values("mail bob@example.com about src/main.rs"), ["bob@example.com", "src/main."]);
+        assert_eq!(values("mail bob@example.com about src/main.rs"), ["bob@example.com", "src/main.", "rs"]);
         assert_eq!(values("use github/create_issue for k8s, s3, 2fa and/or v2"), [""; 0]);
     }
 
@@ -214,7 +249,17 @@ mod tests {
         {
             assert!(is_foreign(&words(text)), "{text}");
         }
-        for text in ["calender evnts", "send an emial", "wether forcast", "поисск", "list agenda items"] {
+        for text in [
+            "calender evnts",
+            "send an emial",
+            "wether forcast",
+            "поисск",
+            "list agenda items",
+            "EST calender evnts",
+            "café calender evnts",
+            "résumé calender",
+            "wetter calender evnts",
+        ] {
             assert!(!is_foreign(&words(text)), "{text}");
         }
     }

@@ -138,8 +138,8 @@ impl RelatedOnly {
         }
         let is_direct = scores.iter().map(|score| *score > 0.0).collect();
         let mut related_word = vec![RelatedOnly::NO_WORD; scores.len()];
-        for ResolvedTerm { stats, weight, replaced_term, .. } in related {
-            let word = u8::try_from(*replaced_term).unwrap_or(u8::MAX).min(RelatedOnly::SEVERAL_WORDS - 1);
+        for ResolvedTerm { stats, weight, query_term, .. } in related {
+            let word = u8::try_from(*query_term).unwrap_or(u8::MAX).min(RelatedOnly::SEVERAL_WORDS - 1);
             // Many postings, in no predictable order: the choice is one of values, without a branch.
             index.for_each_posting(stats, |tool, impact| {
                 scores[tool as usize] += weight * impact;

@@ -79,7 +79,9 @@ struct QueryTerms {
 impl QueryTerms {
     fn new(resolved: &ResolvedQuery<'_>) -> QueryTerms {
         let related = resolved.related.iter().map(|related| (related.stats, RELATED_NAME_SHARE));
-        let terms = related.chain(resolved.terms.iter().map(|term| (term.stats, 1.0)));
+        // A path in the query does not name a tool.
+        let own = resolved.terms.iter().filter(|term| !term.is_in_path).map(|term| (term.stats, 1.0));
+        let terms = related.chain(own);
         let mut terms: Vec<(u32, f32, f32)> = terms.map(|(stats, share)| (stats.number, stats.rarity, share)).collect();
         terms.sort_unstable_by_key(|(number, ..)| *number);
         let pair_weight =

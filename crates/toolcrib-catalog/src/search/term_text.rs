@@ -21,6 +21,14 @@ struct TermShape {
     letter_mask: u64,
 }
 
+/// A term near a word.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct NearTerm<'a> {
+    pub(super) key: u64,
+    pub(super) text: &'a str,
+    pub(super) distance: usize,
+}
+
 impl TermTexts {
     /// Builds the index. A text may occur several times, once per segment.
     pub(super) fn build<'a>(terms: impl Iterator<Item = (u64, &'a str)>) -> TermTexts {
@@ -52,9 +60,14 @@ impl TermTexts {
         found.into_iter().map(|position| self.shapes[position].key).collect()
     }
 
-    /// Keys of the terms with the same first letter within an edit distance (optimal string alignment), with the
-    /// distance.
-    pub(super) fn find_within_distance(&self, word: &str, max_distance: usize) -> Vec<(u64, usize)> {
+    /// Whether a text is among those of the terms.
+    pub(super) fn contains(&self, text: &str) -> bool {
+        let position = self.texts.partition_point(|other| other < text);
+        position < self.shapes.len() && self.texts.get(position) == text
+    }
+
+    /// Terms with the same first letter within an edit distance (optimal string alignment).
+    pub(super) fn find_within_distance(&self, word: &str, max_distance: usize) -> Vec<NearTerm<'_>> {
         let length = word.chars().count() as u32;
         let letter_mask = tokenize::letter_mask(word);
         let first = word.chars().next().unwrap_or_default();
@@ -71,7 +84,7 @@ impl TermTexts {
             {
                 let distance = strsim::osa_distance(text, word);
                 if distance <= max_distance {
-                    found.push((shape.key, distance));
+                    found.push(NearTerm { key: shape.key, text, distance });
                 }
             }
         }

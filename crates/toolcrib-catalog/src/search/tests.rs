@@ -13,6 +13,7 @@ use crate::{Catalog, CatalogSource, Segment, SourceOptions};
 
 struct TestSource {
     source: &'static str,
+    kind: &'static str,
     tools: Vec<Value>,
     tags: &'static [&'static str],
     hidden: &'static [&'static str],
@@ -22,7 +23,7 @@ struct TestSource {
 
 fn test_source(source: &'static str, tools: &[(&str, &str)]) -> TestSource {
     let tools = tools.iter().map(|(name, description)| json!({"name": name, "description": description})).collect();
-    TestSource { source, tools, tags: &[], hidden: &[], denied: &[], disabled: &[] }
+    TestSource { source, kind: "mcp", tools, tags: &[], hidden: &[], denied: &[], disabled: &[] }
 }
 
 fn build_source(source: TestSource) -> Arc<CatalogSource> {
@@ -41,7 +42,7 @@ fn build_source(source: TestSource) -> Arc<CatalogSource> {
     };
     let rules = [ruled(source.hidden, Verdict::Hide), ruled(source.denied, Verdict::Deny)];
     let options = SourceOptions {
-        kind: "mcp".into(),
+        kind: source.kind.into(),
         rules: Rules::new(rules.concat()),
         tags: source.tags.iter().map(|tag| (*tag).to_owned()).collect(),
         ..SourceOptions::default()
@@ -141,6 +142,13 @@ fn a_search_can_be_restricted_to_a_source_or_tag() {
     assert_eq!(found_names(&view, &in_source), ["b__send"]);
     let in_tag = Query { tag: Some("work".into()), ..Query::new("send thing") };
     assert_eq!(found_names(&view, &in_tag), ["a__send"]);
+    let operation = json!({"name": "send", "description": "Send a thing",
+        "x-toolcrib-backing": {"execution": {"mode": "mcp_call"}, "tags": ["post"]}});
+    let api = |kind| TestSource { kind, tools: vec![operation.clone()], ..test_source("api", &[]) };
+    let in_tag = Query { tag: Some("post".into()), ..Query::new("send thing") };
+    let other = || test_source("b", &[("send", "Send another thing")]);
+    assert_eq!(found_names(&build_view(vec![api("openapi"), other()]), &in_tag), ["api__send"]);
+    assert_eq!(found_names(&build_view(vec![api("mcp"), other()]), &in_tag), [""; 0], "a tag that a server claims");
     let unknown_tag = Query { tag: Some("play".into()), ..Query::new("send thing") };
     let results = view.search(&unknown_tag);
     assert_eq!((results.hits.len(), results.hint.unwrap().contains("`play`")), (0, true));
@@ -168,6 +176,24 @@ fn hidden_denied_and_disabled_tools_are_not_found() {
         assert_eq!(found_names(&view, &Query::new(name)), ["git__fetch"], "{name}");
     }
     assert_eq!(found_names(&view, &Query::new("reset")), [""; 0]);
+}
+
+#[test]
+fn tools_that_nobody_finds_do_not_affect_the_results() {
+    let tools =
+        [("wipe", "Wipe the shop"), ("list_orders", "Lists many orders of clients"), ("refund", "Refunds an order")];
+    let other = || test_source("mail", &[("send", "Send a letter"), ("read", "Read a letter")]);
+    let without = build_view(vec![test_source("shop", &tools[1..]), other()]);
+    for hidden in [
+        TestSource { hidden: &["wipe"], ..test_source("shop", &tools) },
+        TestSource { denied: &["wipe"], ..test_source("shop", &tools) },
+        TestSource { disabled: &["wipe"], ..test_source("shop", &tools) },
+    ] {
+        let view = build_view(vec![hidden, other()]);
+        for text in ["shop__wipe", "wipe", "wipe an order", "wpie orders", "letter"] {
+            assert_eq!(view.search(&Query::new(text)), without.search(&Query::new(text)), "{text}");
+        }
+    }
 }
 
 #[test]
@@ -248,12 +274,23 @@ fn weak_matches_are_called_so() {
     for text in ["run a command", "create an issue in my repository", "send_email", "email Ann about lunch", "cat"] {
         assert_eq!(hint(text), None, "{text}");
     }
-    // `plants` is near `plans`, which is a guess; `plnas` alone is a slip.
+    // `planks` is near `plans`, which is a guess; `plnas` alone is a slip.
     let view = build_view(vec![test_source("planner", &[("list_plans", "List the plans of a team.")])]);
-    for (text, expected) in [("water my plants", Some(WEAK_MATCHES_HINT)), ("list plants", None), ("plnas", None)] {
+    for (text, expected) in [("water my planks", Some(WEAK_MATCHES_HINT)), ("list planks", None), ("plnas", None)] {
         assert_eq!(view.search(&Query::new(text)).hint.as_deref(), expected, "{text}");
     }
     assert!(hint("zebra").unwrap().starts_with("no tool matches"));
+    // `movie` is an English word, and no slip of `move`.
+    let view = build_view(vec![test_source("disk", &[("move_file", "Move a file.")])]);
+    assert_eq!(found_names(&view, &Query::new("recommend a good movie")), [""; 0]);
+    // One word of two: the other one is what the query is about.
+    let others: Vec<(String, String)> = (0..30).map(|number| (format!("t{number}"), "Feed.".to_owned())).collect();
+    let mut tools: Vec<(&str, &str)> = others.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+    tools.push(("list_feeds", "List the feeds of a site."));
+    let view = build_view(vec![test_source("web", &tools)]);
+    let hint = |text: &str| view.search(&Query::new(text)).hint;
+    assert_eq!(hint("feed the zebra").as_deref(), Some(WEAK_MATCHES_HINT));
+    assert_eq!(hint("list the feeds"), None);
 }
 
 #[test]
@@ -268,6 +305,38 @@ fn slips_are_corrected_as_written_and_not_in_other_languages() {
     for text in ["crear evento", "demain", "météo demain", "datei suchen", "archivo"] {
         assert_eq!(found_names(&view, &Query::new(text)), [""; 0], "{text}");
     }
+    // One word of another language, or one with an accent, does not make a query foreign.
+    for text in ["EST calender evnts", "café calender evnts", "résumé calender", "wetter calender evnts"] {
+        check(&view, text, &["calendar__list_events"]);
+    }
+}
+
+#[test]
+fn a_short_word_is_corrected_if_a_letter_is_missing_or_two_are_swapped() {
+    let view = build_view(vec![
+        test_source("github", &[("create_issue", "Create an issue."), ("list_events", "List every event.")]),
+        test_source(
+            "disk",
+            &[("delete_file", "Delete a file."), ("send_email", "Send an email."), ("case", "A case.")],
+        ),
+    ]);
+    check(&view, "isue", &["github__create_issue"]);
+    check(&view, "crate an isue", &["github__create_issue"]);
+    check(&view, "evnt", &["github__list_events"]);
+    check(&view, "emal", &["disk__send_email"]);
+    check(&view, "delet fiel", &["disk__delete_file"]);
+    assert_eq!(found_names(&view, &Query::new("cake")), [""; 0]);
+}
+
+#[test]
+fn a_word_of_another_language_does_not_match_by_its_english_stem() {
+    let job = ("wait_for_job", "Wait for the terminal status of a job.");
+    let view = build_view(vec![test_source("ci", &[job])]);
+    for text in ["Termin", "Termin buchen", "Kalender Termine"] {
+        assert_eq!(found_names(&view, &Query::new(text)), [""; 0], "{text}");
+    }
+    let view = build_view(vec![test_source("ci", &[job]), test_source("kalender", &[("neu", "Termine anlegen.")])]);
+    check(&view, "Termine", &["kalender__neu"]);
 }
 
 #[test]
@@ -285,6 +354,13 @@ fn names_are_understood_as_clients_and_people_write_them() {
     }
     check(&view, "send an email with the `forecast`", &["weather__forecast"]);
     check(&view, "mcp__unknown__tool", &[]);
+    for text in
+        ["mcp__github__list_isues", "github__list_isues please, and send an email", "call `list isues` for mail"]
+    {
+        let results = view.search(&Query::new(text));
+        assert_eq!(results.hits[0].name.as_str(), "github__list_issues", "{text}");
+        assert!(results.hits[0].score > 1000.0, "{text}");
+    }
 }
 
 #[test]
@@ -298,6 +374,17 @@ fn a_stated_source_is_preferred() {
         ("create a ticket with a title on alpha", "alpha"),
         ("in jira, create a ticket", "jira"),
         ("jira: search tickets", "jira"),
+    ] {
+        let found = found_names(&view, &Query::new(text));
+        assert!(found[0].starts_with(source), "{text}: {found:?}");
+    }
+    // `mcp` and `server` in an id only say what it is.
+    let view = build_view(["alpha", "desk_mcp", "mcp_server_tracker"].map(|source| test_source(source, &tools)).into());
+    for (text, source) in [
+        ("search tickets with the tracker integration", "mcp_server_tracker"),
+        ("search tickets in desk", "desk_mcp"),
+        ("desk create ticket", "desk_mcp"),
+        ("tracker__create_ticket", "mcp_server_tracker"),
     ] {
         let found = found_names(&view, &Query::new(text));
         assert!(found[0].starts_with(source), "{text}: {found:?}");
@@ -343,6 +430,14 @@ fn numbers_and_paths_do_not_outweigh_words() {
     check(&view, "merge 2026", &["a__merge_files", "b__year_2026"]);
     check(&view, "merge ./srv", &["a__merge_files", "b__data_srv"]);
     check(&view, "2026", &["b__year_2026"]);
+    let view = build_view(vec![
+        test_source("tracker", &[("delete_issue", "Delete an issue."), ("create_note", "Create a note in an issue.")]),
+        test_source("disk", &[("delete_file", "Delete a file."), ("read_text", "Read a text.")]),
+        test_source("chat", &[("post", "Post a message to a channel of chat."), ("send_email", "Send an email.")]),
+    ]);
+    check(&view, "delete the file /home/user/issues/create/note.txt", &["disk__delete_file"]);
+    check(&view, r"read C:\Users\bob\issue\note.md", &["disk__read_text"]);
+    check(&view, "email bob@chat.com the report", &["chat__send_email"]);
 }
 
 #[test]

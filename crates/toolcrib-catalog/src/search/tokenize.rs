@@ -43,6 +43,14 @@ pub(super) fn normalize_name(text: &str) -> String {
     text.chars().filter(|character| character.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }
 
+/// Normalised id of a source without the words that only say what it is, as people write it: `mcp_atlassian` becomes
+/// `atlassian`. `None` without such words, or with nothing else.
+pub(super) fn short_source_name(id: &str) -> Option<String> {
+    let is_telling = |word: &&str| !["mcp", "server"].contains(word);
+    let short: String = id.split(|letter: char| !letter.is_alphanumeric()).filter(is_telling).collect();
+    (!short.is_empty() && short != normalize_name(id)).then_some(short)
+}
+
 /// English stem of a word (Porter 2). Words with digits or non-ASCII letters stay as they are. Stems need not be words:
 /// `repositories` becomes `repositori`.
 pub(super) fn stem(word: &str) -> String {

@@ -93,6 +93,11 @@ impl Vocabulary {
         self.stop_words.contains(word)
     }
 
+    /// Whether a term is one of the vocabulary, so that its word is spelled as it is meant.
+    pub(super) fn contains(&self, term: u64) -> bool {
+        self.weak_terms.contains(&term) || self.related.contains_key(&term)
+    }
+
     /// Weight of a query term before rarity is taken into account.
     pub(super) fn weight(&self, term: u64) -> f32 {
         if self.weak_terms.contains(&term) { WEAK_WORD_WEIGHT } else { 1.0 }

@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
     /// Only the tools of one source
     #[arg(long, value_name = "SOURCE")]
     source: Option<String>,
-    /// Only the tools of sources with this tag
+    /// Only tools with this tag: of an API operation, or of the source
     #[arg(long, value_name = "TAG")]
     tag: Option<String>,
     #[command(flatten)]

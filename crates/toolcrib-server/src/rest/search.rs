@@ -40,7 +40,7 @@ pub(super) fn routes() -> Vec<ApiRoute> {
             )
             .query_param("limit", limit, "Maximum number of hits")
             .query_param("source", text(), "Only tools of this source")
-            .query_param("tag", text(), "Only tools of sources with this tag")
+            .query_param("tag", text(), "Only tools with this tag, of their own or of their source")
             .query_param("group", text(), "Reserved; there are no groups in this version")
             .json_response(200, "Found", "Best hit first")
             .conditional()
