@@ -221,7 +221,8 @@ mod tests {
             io::ErrorKind::UnexpectedEof
         );
         let json = br#"{"id":1,"name":"a pet with a name","tags":["one","two"]}"#;
-        assert_ne!(failure(json, Deflate), io::ErrorKind::UnexpectedEof);
+        // Incomplete or invalid: that depends on the bytes of the text, as a bare stream has no header.
+        assert!(decode(json, &[Deflate], 1000).is_err());
         assert_eq!(failure(&[0x1f], Gzip), io::ErrorKind::UnexpectedEof);
         assert_ne!(failure(b"{}", Gzip), io::ErrorKind::UnexpectedEof);
         assert_ne!(failure(b"plain text, not compressed", Gzip), io::ErrorKind::UnexpectedEof);

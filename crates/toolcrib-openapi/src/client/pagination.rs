@@ -313,7 +313,7 @@ impl Pagination {
     }
 
     /// For programs: `{"next": {"page": 3}, "total": 120}`.
-    pub(super) fn to_meta(&self) -> Value {
+    pub(super) fn to_meta(&self) -> Map<String, Value> {
         let mut meta = Map::new();
         if !self.next.is_empty() {
             meta.insert("next".into(), self.next.clone().into());
@@ -321,7 +321,7 @@ impl Pagination {
         if let Some(total) = self.total {
             meta.insert("total".into(), total.into());
         }
-        meta.into()
+        meta
     }
 }
 

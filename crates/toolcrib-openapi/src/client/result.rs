@@ -132,7 +132,11 @@ pub(super) fn build_result(label: &str, received: &ReceivedResponse, pages: &Pag
     }
     if let Some(pagination) = pages.find(received, raw) {
         content.push(text_block(&pagination.to_text()));
-        meta[PAGINATION_KEY] = pagination.to_meta();
+        // Empty if no argument reaches the next page.
+        let page_meta = pagination.to_meta();
+        if !page_meta.is_empty() {
+            meta[PAGINATION_KEY] = page_meta.into();
+        }
     }
     serialize_result(content, structured, &meta)
 }
