@@ -249,7 +249,7 @@ struct Lexicon {
     current_tool: Option<u32>,
 }
 
-/// What is known of a word.
+/// A word with its term and its tools.
 struct LexiconWord {
     /// Position in `terms`.
     term: u32,

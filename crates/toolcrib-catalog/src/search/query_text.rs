@@ -50,10 +50,10 @@ pub(super) struct QueryWord {
     pub(super) kind: WordKind,
 }
 
-/// What a word of a query is part of.
+/// Part of a query that a word belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WordKind {
-    /// What the query says.
+    /// The wording of the request.
     Text,
     /// A number, an amount, a date or a time.
     Number,
