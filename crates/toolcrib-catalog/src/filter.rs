@@ -147,7 +147,7 @@ pub enum ListOrder<'a> {
 
 impl ListOrder<'_> {
     /// Returns what a tool is ranked by, largest first.
-    pub(crate) fn rank(&self, tool: &ToolRef<'_>) -> u64 {
+    pub fn rank(&self, tool: &ToolRef<'_>) -> u64 {
         match self {
             ListOrder::Name => 0,
             ListOrder::Tokens => u64::from(tool.catalog_source.segment.token_count(tool.entry)),

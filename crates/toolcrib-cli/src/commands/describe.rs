@@ -75,10 +75,15 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
     let mut lookups: Vec<(&str, Result<FoundTool>)> = Vec::new();
     let mut sources: Vec<SourceView> = Vec::new();
     for name in &arguments.names {
-        // Providers have tools only.
-        match find_source_id(&session, name).filter(|_| arguments.format.is_none()) {
-            Some(id) => sources.extend(find_source(&session, id, &arguments.discovery).await),
-            None => lookups.push((name, find_tool(&session, name, &arguments).await)),
+        match (find_source_id(&session, name), &arguments.format) {
+            (Some(id), None) => sources.extend(find_source(&session, id, &arguments.discovery).await),
+            (Some(id), Some(format)) => {
+                let message = format!(
+                    "`{id}` is a source, which has no format; `toolcrib tools --source {id} --format {format}` prints its tools"
+                );
+                lookups.push((name, Err(Error::new(Code::BadRequest, message))));
+            }
+            (None, _) => lookups.push((name, find_tool(&session, name, &arguments).await)),
         }
     }
     // Project before the session closes: the projection reads the catalogue.

@@ -57,7 +57,8 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
 
 /// Returns the table of sources, as the demo prints it, too.
 pub(crate) fn sources_table(sources: &[SourceView]) -> Table {
-    let mut table = Table::new(&["source", "kind", "status", "freshness", "health", "tools", "checked", "last error"]);
+    let mut table =
+        Table::new(&["source", "transport", "status", "freshness", "health", "tools", "checked", "last error"]);
     for source in sources {
         table.add_row(vec![
             source.id.to_string(),

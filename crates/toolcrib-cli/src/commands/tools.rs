@@ -126,7 +126,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
             let mut tools: Vec<ToolRef<'_>> = view.listed_tools().filter(is_selected).collect();
             list_order.sort(&mut tools);
             let is_filtered = filter.has_conditions() && view.listed_tools().next().is_some();
-            output::print_line(&render_table(tools.into_iter(), is_filtered)?)?;
+            output::print_line(&render_table(&tools, &list_order, is_filtered)?)?;
         }
     }
     session.close().await;
@@ -178,10 +178,15 @@ async fn print_removed(
     if removed.is_empty() {
         return output::print_line("no tool matches");
     }
-    let mut table = Table::new(&["tool", "removed", "description"]);
+    let mut table = Table::new(&["tool", "policy", "removed", "description"]);
     for tool in removed {
         let description = tool.definition.as_ref().map(|view| sanitize_truncated(view.description(), 200));
-        table.add_row(vec![tool.name.to_string(), tool.removed_at().to_string(), description.unwrap_or_default()]);
+        table.add_row(vec![
+            tool.name.to_string(),
+            tool.policy.as_str().to_owned(),
+            tool.removed_at().to_string(),
+            description.unwrap_or_default(),
+        ]);
     }
     output::print_line(&table.render())
 }
@@ -248,22 +253,31 @@ pub(crate) fn hint_skipped(common: &CommonArguments, format: Format, skipped: &[
     }
 }
 
-/// Renders the tools for people; instead of the policy, the state of a tool that is not active.
-fn render_table<'a>(tools: impl Iterator<Item = ToolRef<'a>>, is_filtered: bool) -> Result<String> {
-    let mut tools = tools.peekable();
-    // An early message instead of an empty table.
-    if tools.peek().is_none() && is_filtered {
+/// Renders the tools for people, with the number that they are ordered by; instead of the policy, the state of a tool that
+/// is not active.
+fn render_table(tools: &[ToolRef<'_>], order: &ListOrder<'_>, is_filtered: bool) -> Result<String> {
+    // A message instead of an empty table.
+    if tools.is_empty() && is_filtered {
         return Ok("no tool matches".into());
     }
-    if tools.peek().is_none() {
+    if tools.is_empty() {
         return Ok("no tools yet; `toolcrib sources` lists the sources, `toolcrib add` declares a source".into());
     }
-    let mut table = Table::new(&["tool", "policy", "description"]);
+    let rank_title = match order {
+        ListOrder::Name => None,
+        ListOrder::Tokens => Some("tokens"),
+        ListOrder::Calls(_) => Some("calls"),
+    };
+    let titles: Vec<&str> = ["tool", "policy"].into_iter().chain(rank_title).chain(["description"]).collect();
+    let mut table = Table::new(&titles);
     for tool in tools {
         let description = sanitize_truncated(&tool.tool()?.listing.description, 200);
         let state = tool.status().as_str();
         let policy = if state == "active" { tool.verdict().as_str() } else { state };
-        table.add_row(vec![tool.name().to_string(), policy.to_owned(), description]);
+        let rank = rank_title.map(|_| order.rank(tool).to_string());
+        table.add_row(
+            [tool.name().to_string(), policy.to_owned()].into_iter().chain(rank).chain([description]).collect(),
+        );
     }
     Ok(table.render())
 }

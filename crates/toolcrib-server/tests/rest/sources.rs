@@ -215,16 +215,16 @@ async fn concurrent_changes_of_different_keys_are_all_made() {
     wait_until("the other process to know it", async || second.get("/api/sources/away").await.status == 200).await;
     for number in 0..4 {
         let title = json!({ "title": format!("title {number}") });
-        let description = json!({ "description": format!("description {number}") });
+        let tags = json!({ "tags": [format!("tag {number}")] });
         let (one, two) = tokio::join!(
             first.send_as_admin("PATCH", "/api/sources/away", &title),
-            second.send_as_admin("PATCH", "/api/sources/away", &description),
+            second.send_as_admin("PATCH", "/api/sources/away", &tags),
         );
         assert_eq!((one.status, two.status), (200, 200), "{one:?} {two:?}");
         wait_until("both changes", async || {
             let config = first.get("/api/config").await.expect_json(200);
             let source = &config["sources"]["away"];
-            (&source["title"], &source["description"]) == (&title["title"], &description["description"])
+            (&source["title"], &source["tags"]) == (&title["title"], &tags["tags"])
         })
         .await;
     }

@@ -31,16 +31,20 @@ pub(super) fn render_source(source: &SourceView) -> String {
     let status = if source.enabled { serialized_name(&source.status) } else { "disabled".to_owned() };
     let checked =
         source.last_checked.map_or_else(|| "never checked".to_owned(), |at| format!("checked {}", format_ago(at)));
+    // Of other kinds of sources, the transport is the kind, and they have tools only.
+    let is_mcp = source.kind == "mcp";
+    let kind = match source.transport {
+        Some(transport) if is_mcp => format!("mcp, {transport}"),
+        Some(_) | None => source.kind.to_string(),
+    };
+    let resources = format!("{} and {}", source.resource_count, pluralize(source.resource_template_count, "template"));
     let rows = [
-        ("kind", format!("{}, {}", source.kind, source.transport.unwrap_or("unknown transport"))),
+        ("kind", kind),
         ("location", location(source)),
         ("status", format!("{status}, {}, {checked}", serialized_name(&source.freshness))),
         ("tools", source.tool_count.to_string()),
-        ("prompts", source.prompt_count.to_string()),
-        (
-            "resources",
-            format!("{} and {}", source.resource_count, pluralize(source.resource_template_count, "template")),
-        ),
+        ("prompts", if is_mcp { source.prompt_count.to_string() } else { String::new() }),
+        ("resources", if is_mcp { resources } else { String::new() }),
         ("error", source.last_error.as_ref().map(|error| error.message.clone()).unwrap_or_default()),
     ];
     for (label, value) in rows.iter().filter(|(_, value)| !value.is_empty()) {
