@@ -156,9 +156,9 @@ fn the_demo_runs_every_step_and_leaves_nothing_behind() {
         .assert_code(0)
         .assert_stdout("1. Declare")
         .assert_stdout("$ toolcrib sources")
-        .assert_stdout("library  stdio    success");
+        .assert_stdout("library  mcp      stdio      success");
     output
-        .assert_stdout("shop     openapi  success")
+        .assert_stdout("shop     openapi  -          success")
         .assert_stdout("$ toolcrib call shop__list_products")
         .assert_stdout(r#""sku":"apple-1""#);
     output

@@ -188,12 +188,16 @@ impl WireConnection {
                 Err(error) => in_flight.unregister(Err(error)),
             }
         };
+        tokio::pin!(exchange);
         let sent = || in_flight.send_state.is_sent();
         // A response that is there already wins over a deadline that passed at the same time.
         tokio::select! {
             biased;
-            outcome = exchange => outcome,
-            () = options.cancelled() => Err(WireError::Cancelled { sent: sent() }),
+            outcome = &mut exchange => outcome,
+            () = options.cancelled() => {
+                in_flight.send_cancel_reason().await;
+                Err(WireError::Cancelled { sent: sent() })
+            }
             () = tokio::time::sleep_until(options.deadline) => Err(WireError::Timeout { sent: sent() }),
         }
     }

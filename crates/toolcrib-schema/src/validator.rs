@@ -132,7 +132,7 @@ impl Validator {
     /// schemas must name every argument and send `null` for those they leave out.
     ///
     /// # Errors
-    /// The arguments as they were, with what is wrong.
+    /// The arguments as they were, with the reasons.
     pub fn validate_without_nulls(
         &self,
         arguments: Value,

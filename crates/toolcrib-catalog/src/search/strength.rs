@@ -11,7 +11,7 @@ use super::resolved_query::ResolvedQuery;
 /// labelled queries against questions that no tool answers.
 const LONG_QUERY: MinShares = MinShares { in_name: 0.15, elsewhere: 0.2 };
 /// The same for queries of at most [`MAX_SHORT_TERMS`] words: one word of two says less than one of many does, for the
-/// other one is what the query is about (`feed the cat`).
+/// other one is the subject of the query (`feed the cat`). Unless the hit has a related word for it.
 const SHORT_QUERY: MinShares = MinShares { in_name: 0.25, elsewhere: 0.33 };
 /// Maximum number of words of a short query, without those that frame it, numbers and paths.
 const MAX_SHORT_TERMS: usize = 2;
@@ -46,7 +46,6 @@ pub(super) fn are_weak<'h>(
     let best_possible: f32 = weights.iter().take(COMPARED_TERMS).sum();
     // Words that only frame a request, numbers and paths are no evidence.
     let content_terms = parsed.terms.iter().filter(|term| term.weight >= 1.0).count();
-    let min_shares = if content_terms <= MAX_SHORT_TERMS { SHORT_QUERY } else { LONG_QUERY };
     let is_strong = |tool: u32| {
         let mut score = 0.0;
         let mut is_in_name = false;
@@ -64,9 +63,16 @@ pub(super) fn are_weak<'h>(
                 }
             }
         }
+        // `rename a document` is about files.
+        let mut explained = common_or_corrected.clone();
+        for related in resolved.related.iter().filter(|related| index.impact(related.stats, tool) > 0.0) {
+            explained[related.query_term] |= parsed.terms[related.query_term].weight >= 1.0;
+        }
         // A corrected word is a guess (`planks` is near `plans`), unless all other words are common too.
         let count = |terms: &[bool]| terms.iter().filter(|is_common| **is_common).count();
         let corrected = count(&common_or_corrected);
+        let is_short = content_terms <= MAX_SHORT_TERMS && count(&explained) < content_terms;
+        let min_shares = if is_short { SHORT_QUERY } else { LONG_QUERY };
         let common = if corrected == content_terms { corrected } else { count(&common) };
         let share = if best_possible > 0.0 { score / best_possible } else { 0.0 };
         let min_share = if common >= MIN_COMMON_TERMS.min(content_terms.max(1)) {

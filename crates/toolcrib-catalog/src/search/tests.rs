@@ -179,7 +179,7 @@ fn hidden_denied_and_disabled_tools_are_not_found() {
 }
 
 #[test]
-fn tools_that_nobody_finds_do_not_affect_the_results() {
+fn tools_outside_the_view_do_not_affect_the_results() {
     let tools =
         [("wipe", "Wipe the shop"), ("list_orders", "Lists many orders of clients"), ("refund", "Refunds an order")];
     let other = || test_source("mail", &[("send", "Send a letter"), ("read", "Read a letter")]);

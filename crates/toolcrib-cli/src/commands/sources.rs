@@ -58,12 +58,13 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
 /// Returns the table of sources, as the demo prints it, too.
 pub(crate) fn sources_table(sources: &[SourceView]) -> Table {
     let mut table =
-        Table::new(&["source", "transport", "status", "freshness", "health", "tools", "checked", "last error"]);
+        Table::new(&["source", "kind", "transport", "status", "freshness", "health", "tools", "checked", "last error"]);
     for source in sources {
         table.add_row(vec![
             source.id.to_string(),
-            // A source with an invalid declaration has no transport.
-            source.transport.unwrap_or("-").to_owned(),
+            source.kind.to_string(),
+            // Of other kinds, the transport is the kind. A source with an invalid declaration has none.
+            source.transport.filter(|_| source.kind == "mcp").unwrap_or("-").to_owned(),
             // The status of a disabled source is that of its last discovery, which would mislead.
             if source.enabled { serialized_name(&source.status) } else { "disabled".to_owned() },
             serialized_name(&source.freshness),

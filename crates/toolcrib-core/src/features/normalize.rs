@@ -50,6 +50,7 @@ pub(super) fn normalize_item(
         return Err(reject(format!("its `{}` has hidden or invalid characters", kind.key())));
     }
     shape::drop_invalid_fields(&mut fields, shape::item_fields(kind));
+    shape::drop_invalid_annotations(&mut fields);
     match (kind, fields.get("arguments")) {
         (FeatureKind::Prompt, Some(arguments)) => {
             let arguments = normalize_arguments(arguments).map_err(|reason| reject(reason.into()))?;

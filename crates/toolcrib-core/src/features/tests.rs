@@ -124,7 +124,8 @@ fn fields_of_the_wrong_type_are_dropped_and_missing_names_filled_in() {
     let bad_resource = json!({"uri": "x://bad", "mimeType": 1, "size": "big", "icons": [{"sizes": []}], "_meta": null,
         "annotations": {"priority": "high", "audience": "user"}});
     let late = json!({"uri": "x://late", "name": "", "annotations": {"lastModified": "yesterday"}, "size": 1.5});
-    let list = list(&[good_prompt.clone(), bad_prompt], &[good_resource.clone(), bad_resource, late], None);
+    let partly = json!({"uri": "x://partly", "name": "n", "annotations": {"lastModified": "today", "priority": 1}});
+    let list = list(&[good_prompt.clone(), bad_prompt], &[good_resource.clone(), bad_resource, late, partly], None);
     let item = |kind, key: &str| -> Value { serde_json::from_str(list.json(list.find(kind, key).unwrap())).unwrap() };
     assert_eq!(item(FeatureKind::Prompt, "good"), good_prompt);
     assert_eq!(
@@ -134,6 +135,7 @@ fn fields_of_the_wrong_type_are_dropped_and_missing_names_filled_in() {
     assert_eq!(item(FeatureKind::Resource, "x://good"), good_resource);
     assert_eq!(item(FeatureKind::Resource, "x://bad"), json!({"uri": "x://bad", "name": "x://bad"}));
     assert_eq!(item(FeatureKind::Resource, "x://late"), json!({"uri": "x://late", "name": "x://late"}));
+    assert_eq!(item(FeatureKind::Resource, "x://partly")["annotations"], json!({"priority": 1}));
 }
 
 #[test]

@@ -1,10 +1,13 @@
 //! Removes the sentences of a text that name certain tools: the instructions of a server may name tools that its reader
 //! must not know of.
 //!
-//! A name is matched as a whole word, whatever its case. A name that could be an ordinary word, such as `list`, counts only
-//! in quotes, in backticks or before a parenthesis; otherwise it would cost many sentences that are about something else.
+//! A name is matched as a whole word, whatever its case, also behind its source (`git/push`, `mcp__git__push`). A name that
+//! could be an ordinary word, such as `list`, counts only where it is marked: in quotes, in backticks, emphasised, before a
+//! parenthesis, or as the label of a line; otherwise it would cost many sentences that are about something else.
 
 use std::collections::HashSet;
+
+use crate::tool::SEPARATOR;
 
 /// Names of tools that a text must not mention.
 #[derive(Debug, Default)]
@@ -22,6 +25,10 @@ impl FromIterator<String> for WithheldNames {
         let mut names = WithheldNames::default();
         for name in all.into_iter().filter(|name| !name.is_empty()) {
             let lower = name.to_lowercase();
+            // Other spellings of a name in the catalogue.
+            if let Some((source, tool)) = lower.split_once(SEPARATOR) {
+                names.identifiers.extend(['/', ':', '.'].map(|separator| format!("{source}{separator}{tool}")));
+            }
             if !name.chars().all(is_name_char) {
                 names.phrases.push(lower);
             } else if is_identifier(&name) {
@@ -48,25 +55,42 @@ impl WithheldNames {
 
     fn is_mentioned_in(&self, sentence: &str) -> bool {
         let sentence = sentence.to_lowercase();
-        let has_name = name_runs(&sentence).any(|(start, run)| {
-            // Also the parts of `source/tool` and `source:tool`, each with its place in the run.
-            let parts = run.split(['.', '/', ':']).scan(0, |offset, part| {
-                let at = *offset;
-                *offset += part.len() + 1;
-                Some((start + at, part))
-            });
-            parts.chain([(start, run)]).any(|(start, name)| self.is_mentioned_at(&sentence, start, name))
-        });
-        has_name || self.phrases.iter().any(|phrase| sentence.contains(phrase))
+        name_runs(&sentence).any(|(start, run)| self.is_mentioned_by(&sentence, start, run))
+            || self.phrases.iter().any(|phrase| contains_phrase(&sentence, phrase))
     }
 
-    /// Whether `name`, which stands at a position of a sentence, is one of the names.
-    fn is_mentioned_at(&self, sentence: &str, start: usize, name: &str) -> bool {
-        let before = sentence[..start].chars().next_back();
-        let after = sentence[start + name.len()..].chars().next();
-        let is_quoted = before.is_some_and(is_quote) && after.is_some_and(is_quote);
-        self.identifiers.contains(name) || ((is_quoted || after == Some('(')) && self.words.contains(name))
+    /// Whether a run of name characters at a position of a sentence is one of the names, or ends with one, or has one as a
+    /// part.
+    fn is_mentioned_by(&self, sentence: &str, start: usize, run: &str) -> bool {
+        let is_marked = is_marked(sentence, start, run);
+        let separators = run.match_indices(['.', '/', ':']).chain(run.match_indices(SEPARATOR));
+        let suffixes = separators.map(|(at, separator)| &run[at + separator.len()..]);
+        let mut candidates = [run, run.trim_matches('_')].into_iter().chain(suffixes).chain(run.split(['.', '/', ':']));
+        candidates.any(|name| self.identifiers.contains(name) || (is_marked && self.words.contains(name)))
     }
+}
+
+/// Whether a run at a position of a sentence is marked as a name.
+fn is_marked(sentence: &str, start: usize, run: &str) -> bool {
+    let before = &sentence[..start];
+    let after = sentence[start + run.len()..].chars().next();
+    let is_quoted = before.chars().next_back().is_some_and(is_mark) && after.is_some_and(is_mark);
+    let is_emphasised = run.len() > 2 && run.starts_with('_') && run.ends_with('_');
+    // `- push: sends commits`
+    let is_label = after == Some(':') && before.chars().all(|character| !character.is_alphanumeric());
+    is_quoted || is_emphasised || is_label || after == Some('(')
+}
+
+/// Whether a sentence contains a phrase that is not a part of longer words.
+fn contains_phrase(sentence: &str, phrase: &str) -> bool {
+    let continues = |outside: Option<char>, inside: Option<char>| {
+        outside.is_some_and(char::is_alphanumeric) && inside.is_some_and(char::is_alphanumeric)
+    };
+    sentence.match_indices(phrase).any(|(at, _)| {
+        let before = sentence[..at].chars().next_back();
+        let after = sentence[at + phrase.len()..].chars().next();
+        !continues(before, phrase.chars().next()) && !continues(after, phrase.chars().next_back())
+    })
 }
 
 /// Returns the runs of characters of names in a text with their positions, without punctuation around them.
@@ -121,8 +145,9 @@ fn is_punctuation(character: char) -> bool {
     matches!(character, '-' | '.' | '/' | ':')
 }
 
-fn is_quote(character: char) -> bool {
-    matches!(character, '`' | '"' | '\'' | '“' | '”' | '‘' | '’' | '«' | '»')
+/// Whether a character quotes or emphasises a name.
+fn is_mark(character: char) -> bool {
+    matches!(character, '`' | '*' | '"' | '\'' | '“' | '”' | '‘' | '’' | '«' | '»')
 }
 
 #[cfg(test)]
@@ -147,7 +172,11 @@ mod tests {
         );
         check(&["listFiles", "v2"], "a listFiles\nb listfiles.\nc v2\nd v20", "d v20");
         check(&["files.delete"], "a (files.delete)\nb files.delete_all", "b files.delete_all");
+        check(&["files.delete"], "a fx/files.delete\nb fx:files.delete\nc fx/files", "c fx/files");
+        check(&["secret_wipe"], "a mcp__fx__secret_wipe\nb _secret_wipe_\nc secret_wipes", "c secret_wipes");
+        check(&["wipe", "fx__wipe"], "a `fx/wipe` b\nc fx:wipe\nd fx.wipe\ne **wipe**\n- wipe: erases", "");
         check(&["delete all"], "Then delete all. Or not.", "Or not.");
+        check(&["do it", "+"], "Undo items. Redo itself. Add a + b.", "Undo items. Redo itself.");
         check(&["删除"], "请用“删除”。其他。", "其他。");
     }
 
@@ -155,6 +184,7 @@ mod tests {
     fn names_that_are_ordinary_words_count_as_names_only_where_they_are_marked() {
         check(&["list"], "The list is long. Call `list` first. Then \"list\". Then list().", "The list is long.");
         check(&["List", "READ"], "Read the List.", "Read the List.");
+        check(&["write", "or"], "It can read/write and/or list: all.", "It can read/write and/or list: all.");
         check(&["wipe"], "secret_wipe and wipes stay", "secret_wipe and wipes stay");
         check(&[], "All stays.\n\n  As it is.", "All stays.\n\n  As it is.");
     }

@@ -8,19 +8,27 @@
 //!    └───── cancel ─────▶ cancelled        the writer skips the message, the server never sees it
 //! ```
 
-use std::sync::{
-    Arc, OnceLock,
-    atomic::{AtomicU8, Ordering},
+use std::{
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU8, Ordering},
+    },
+    time::Duration,
 };
 
 use serde_json::value::RawValue;
-use tokio::sync::oneshot;
+use tokio::{sync::oneshot, time::timeout};
 
-use super::{OutgoingRequest, WireConnection};
+use super::{ClientTransport, OutgoingRequest, WireConnection};
 use crate::{
+    era::Era,
     error::WireError,
+    message,
     options::{NotificationHandler, ProgressHandler, RequestOptions, ServerRequestHandler},
 };
+
+/// How long a cancelled request waits until the server has the reason.
+const CANCEL_REASON_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Entry of the connection's table of requests that wait for a response.
 pub(super) struct PendingRequest {
@@ -55,6 +63,22 @@ impl InFlightRequest {
         response: Result<Result<T, WireError>, oneshot::error::RecvError>,
     ) -> Result<T, WireError> {
         response.unwrap_or_else(|_| Err(self.connection.end_error(self.send_state.is_sent())))
+    }
+
+    /// Cancels the request on a legacy server over HTTP if the caller gave a reason. Called while the response stream is
+    /// still open: a server may take the end of the stream for a cancellation, which would overtake the reason.
+    pub(super) async fn send_cancel_reason(&self) {
+        let Some(reason) = self.cancel_reason.as_ref().and_then(|reason| reason.get()) else { return };
+        let ends_with_stream = matches!(self.connection.transport, ClientTransport::Http(_));
+        if !ends_with_stream || self.connection.era() == Era::Modern || !self.cancellable || !self.send_state.is_sent()
+        {
+            return;
+        }
+        let Ok(text) = message::encode_cancelled(self.id, Some(reason)) else { return };
+        let sending = self.connection.send_message("notifications/cancelled", text);
+        if timeout(CANCEL_REASON_TIMEOUT, sending).await.is_ok_and(|sent| sent.is_ok()) {
+            self.unregister(());
+        }
     }
 
     /// Removes the request from the table, so that dropping the guard sends no cancellation, and returns `outcome`.

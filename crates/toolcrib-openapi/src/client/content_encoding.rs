@@ -17,6 +17,8 @@ const MAX_ENCODINGS: usize = 3;
 
 /// First bytes of gzip.
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
+/// Maximum number of members of a gzip stream. Servers send one, and each costs a decoder.
+const MAX_GZIP_MEMBERS: usize = 1_000;
 
 /// Encodings of a response body, in the order in which they were applied.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,7 +98,7 @@ pub(super) fn decode(body: &[u8], compressions: &[Compression], max_bytes: usize
 fn gunzip(body: &[u8], max_bytes: usize) -> io::Result<DecodedBody> {
     let mut decoded = DecodedBody { bytes: Vec::new(), is_truncated: false };
     let mut rest = body;
-    loop {
+    for _ in 0..MAX_GZIP_MEMBERS {
         let mut member = GzDecoder::new(rest);
         decoded.read_from(&mut member, max_bytes)?;
         rest = member.into_inner();
@@ -104,6 +106,7 @@ fn gunzip(body: &[u8], max_bytes: usize) -> io::Result<DecodedBody> {
             return Ok(decoded);
         }
     }
+    Err(io::ErrorKind::InvalidData.into())
 }
 
 /// Decodes `deflate`, whose format is recognised by the first two bytes.

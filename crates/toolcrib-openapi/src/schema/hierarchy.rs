@@ -67,8 +67,8 @@ impl<'a> SchemaHierarchy<'a> {
     }
 
     /// Adds a named schema to the subtypes of those that it extends.
-    fn add(&mut self, schema: NamedSchema<'a>, documents: &'a DocumentSet) {
-        let NamedSchema { parent, name, node } = schema;
+    fn add(&mut self, schema: SchemaEntry<'a>, documents: &'a DocumentSet) {
+        let SchemaEntry { parent, name, node } = schema;
         self.steps += if reference_text(node.value).is_some() { STEPS_PER_REFERENCE } else { 1 };
         let Ok(resolved) = documents.resolve(node) else { return };
         for value in array_at(resolved.value, "allOf").iter().filter(|member| reference_text(member).is_some()) {
@@ -124,7 +124,7 @@ impl<'a> SchemaHierarchy<'a> {
 }
 
 /// A schema with a name, in the part of a document for such schemas.
-struct NamedSchema<'a> {
+struct SchemaEntry<'a> {
     /// JSON pointer of the part, with a slash at the end.
     parent: &'static str,
     name: &'a str,
@@ -132,12 +132,12 @@ struct NamedSchema<'a> {
 }
 
 /// Returns the named schemas of a document.
-fn named_schemas(root: NodeRef<'_>) -> impl Iterator<Item = NamedSchema<'_>> {
+fn named_schemas(root: NodeRef<'_>) -> impl Iterator<Item = SchemaEntry<'_>> {
     let components = root.value.get("components").unwrap_or(&Value::Null);
     let current = object_members(components, "schemas").map(|entry| ("/components/schemas/", entry));
     let swagger = object_members(root.value, "definitions").map(|entry| ("/definitions/", entry));
     let all = current.chain(swagger);
-    all.map(move |(parent, (name, value))| NamedSchema { parent, name, node: NodeRef { value, ..root } })
+    all.map(move |(parent, (name, value))| SchemaEntry { parent, name, node: NodeRef { value, ..root } })
 }
 
 #[cfg(test)]

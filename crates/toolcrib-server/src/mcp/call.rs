@@ -204,12 +204,13 @@ impl McpService {
         })
     }
 
-    /// Returns the catalogue's name of a tool that lists show without its prefix. Such a name may be one of a source that is
-    /// not discovered yet.
+    /// Returns the catalogue's name of a tool that lists show without its prefix. While nothing is discovered yet, it may be
+    /// one of any source.
     async fn resolve_listed_name(&self, request: &McpRequest, name: &str) -> Option<ToolName> {
         let resolved = self.listings(&request.extensions).resolve_name(name).await;
         let names_no_source = || matches!(self.registry.sources().find_by_tool_name(name), Ok(None));
-        if resolved.is_some() || self.upstream_lists.has_prefixes() || !names_no_source() {
+        let may_wait = !self.upstream_lists.has_prefixes() && names_no_source() && self.is_undiscovered();
+        if resolved.is_some() || !may_wait {
             return resolved;
         }
         wait_for_missing_sources(&self.registry, request).await;

@@ -92,11 +92,13 @@ impl ChangeWatcher {
             upstream_lists.list_digest(list, mode, &self.peer.extensions).await
         };
         let current = [
-            (ClientList::Tools, tools, ChangeNotification::Tools),
+            (ClientList::Tools, Ok(tools), ChangeNotification::Tools),
             (ClientList::Prompts, feature_digest(ClientList::Prompts).await, ChangeNotification::Prompts),
             (ClientList::Resources, feature_digest(ClientList::Resources).await, ChangeNotification::Resources),
         ];
         for (list, fingerprint, notification) in current {
+            // While the store cannot be read, nothing is known about the list; the next change checks it again.
+            let Ok(fingerprint) = fingerprint else { continue };
             // The list that the client was last sent takes precedence over the one that this watcher last saw.
             let known = self.service.clients.last_lists(&self.peer).get(list).or(self.known_lists.get(list));
             self.known_lists.set(list, fingerprint);

@@ -96,7 +96,7 @@ impl UpstreamLists {
         let ListParams { cursor } = parse_params(request.params.as_deref())?;
         // Computed before the lists are read, so that a change meanwhile leads to a notification; recorded after, so that
         // a client whose request fails is not taken for one that has the lists.
-        let digest = self.list_digest(list.changes, mode, &request.extensions).await;
+        let digest = self.list_digest(list.changes, mode, &request.extensions).await?;
         let sources = self.visible_lists(list, &request.extensions).await?;
         let shared_keys = self.shared_keys(list).await.map_err(|error| to_rpc_error(&error))?;
         self.clients.record_list(&request.peer, list.changes, digest);
@@ -180,13 +180,14 @@ impl UpstreamLists {
         self.public_key(FeatureKind::Resource, source, upstream_uri, &shared_keys)
     }
 
-    /// Digest of the prompts, or of the resources and templates, that a client sees. Clients in search mode see none.
+    /// Digest of the prompts, or of the resources and templates, that a client sees. Clients in search mode see none. Fails
+    /// if the store cannot be read.
     pub(super) async fn list_digest(
         &self,
         list: ClientList,
         mode: ListingMode,
         extensions: &Extensions,
-    ) -> Fingerprint {
+    ) -> Result<Fingerprint, RpcError> {
         let lists: &[ListKind] = match (list, mode) {
             (ClientList::Prompts, ListingMode::Full) => &[PROMPT_LIST],
             (ClientList::Resources, ListingMode::Full) => &[RESOURCE_LIST, TEMPLATE_LIST],
@@ -202,10 +203,17 @@ impl UpstreamLists {
                     text.push_str(&format!("{} {} {} {digest}\n", self.has_prefixes(), kind.as_str(), summary.source));
                 }
             }
-            let shared_keys = self.shared_keys(list).await.unwrap_or_default();
-            text.extend(shared_keys.iter().map(|key| format!("{} {key:?}\n", kind.as_str())));
+            let shared_keys = self.shared_keys(list).await.map_err(|error| to_rpc_error(&error))?;
+            if shared_keys.is_empty() {
+                continue;
+            }
+            // Only keys of items that the client sees: others change nothing for it.
+            let visible = self.visible_lists(list, extensions).await?;
+            let visible = visible.iter().flat_map(|features| features.features(kind));
+            let shared = visible.filter(|feature| shared_keys.contains(&feature.key));
+            text.extend(shared.map(|feature| format!("{} {:?}\n", kind.as_str(), feature.key)));
         }
-        Fingerprint::digest(text)
+        Ok(Fingerprint::digest(text))
     }
 
     /// Features of the sources that a client may see and that have a capability.

@@ -127,6 +127,9 @@ fn is_remote(document: &str) -> bool {
 
 /// Returns the directories behind roots, with links resolved: a changed link would lead file tools elsewhere.
 fn canonical_directories(roots: &[String]) -> BTreeSet<String> {
-    let resolve = |root: &String| Path::new(root).canonicalize().ok().map(|path| path.to_string_lossy().into_owned());
+    let resolve = |root: &String| {
+        let path = PathBuf::from(secret::resolve_path(root).ok()?).canonicalize().ok()?;
+        Some(path.to_string_lossy().into_owned())
+    };
     roots.iter().filter_map(resolve).collect()
 }

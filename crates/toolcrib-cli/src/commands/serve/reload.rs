@@ -4,8 +4,9 @@
 //! data directory belong to the command line and stay. A project file that changed and is not trusted any more keeps
 //! its last trusted content in effect.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use toolcrib::config::Config;
@@ -89,7 +90,10 @@ pub(super) async fn watch_config(
 /// Returns the reason of an error for clients without credentials: on one line, and without the directories of files.
 fn public_reason<'a>(message: &str, files: impl Iterator<Item = &'a PathBuf>) -> String {
     let mut reason = message.to_owned();
-    for directory in files.filter_map(|file| file.parent()).filter(|directory| directory.parent().is_some()) {
+    let mut directories: Vec<&Path> = files.filter_map(|file| file.parent()).collect();
+    // A directory in another one first, or its name would stay.
+    directories.sort_by_key(|directory| Reverse(directory.as_os_str().len()));
+    for directory in directories.into_iter().filter(|directory| directory.parent().is_some()) {
         reason = reason.replace(&format!("{}/", directory.display()), "");
     }
     sanitize_truncated(&reason, MAX_REASON_LEN)

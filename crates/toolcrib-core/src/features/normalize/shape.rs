@@ -2,7 +2,7 @@
 //! dropped; fields that the protocol does not define are not looked at.
 
 use serde_json::Value;
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 
 use crate::features::FeatureKind;
 use crate::json::RawFields;
@@ -25,7 +25,8 @@ const RESOURCE_FIELDS: [FieldShape; 7] = [
     ("description", Value::is_string),
     ("mimeType", Value::is_string),
     ("size", is_size),
-    ("annotations", is_annotations),
+    // Invalid fields in it are dropped one by one.
+    ("annotations", Value::is_object),
     ("icons", is_icon_list),
     ("_meta", Value::is_object),
 ];
@@ -57,13 +58,23 @@ pub(super) fn drop_invalid_fields(fields: &mut RawFields, shapes: &[FieldShape])
     }
 }
 
+/// Drops the invalid fields of the annotations of an item.
+pub(super) fn drop_invalid_annotations(fields: &mut RawFields) {
+    let Some(mut annotations) = fields.get("annotations").and_then(RawFields::parse) else { return };
+    let count = annotations.iter().count();
+    drop_invalid_fields(&mut annotations, &ANNOTATION_FIELDS);
+    if annotations.is_empty() {
+        fields.remove("annotations");
+    } else if annotations.iter().count() < count
+        && let Ok(annotations) = to_raw_value(&annotations)
+    {
+        fields.insert("annotations", annotations);
+    }
+}
+
 /// A whole number, whatever its notation.
 fn is_size(value: &Value) -> bool {
     value.as_f64().is_some_and(|size| size.fract() == 0.0)
-}
-
-fn is_annotations(value: &Value) -> bool {
-    value.is_object() && has_valid_fields(value, &ANNOTATION_FIELDS)
 }
 
 fn is_icon_list(value: &Value) -> bool {
