@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use toolcrib_core::error::Result;
 use toolcrib_core::execution::{BodyAlternative, BodyChoice, BodyEncoding, BodySpec, Operation};
 use toolcrib_core::json::long_integer;
+use toolcrib_schema::type_name;
 
 use super::{PreparedBody, invalid_argument, media_type, multipart, to_json, to_plain_text, urlencoded};
 
@@ -91,15 +92,10 @@ fn select_body<'a>(
 
 /// Returns the media type for values of this JSON type, if it is not the default.
 fn body_for_type<'a>(choice: &'a BodyChoice, value: &Value) -> Option<&'a BodySpec> {
-    let value_type = match value {
-        Value::Null => return None,
-        Value::Bool(_) => "boolean",
-        Value::Number(_) => "number",
-        Value::String(_) if long_integer(value).is_some() => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    };
+    if value.is_null() {
+        return None;
+    }
+    let value_type = type_name(value);
     let accepts = |alternative: &&BodyAlternative| alternative.value_types.iter().any(|name| name == value_type);
     choice.alternatives.iter().find(accepts).map(|alternative| &alternative.body)
 }
