@@ -232,6 +232,14 @@ mod tests {
     }
 
     #[test]
+    fn the_members_of_a_gzip_body_are_limited() {
+        let many = |count: usize| gzip(b"").repeat(count);
+        assert!(decode(&many(MAX_GZIP_MEMBERS), &[Compression::Gzip], 1000).unwrap().bytes.is_empty());
+        let failure = decode(&many(MAX_GZIP_MEMBERS + 1), &[Compression::Gzip], 1000).unwrap_err();
+        assert_eq!(failure.kind(), io::ErrorKind::InvalidData);
+    }
+
+    #[test]
     fn a_bomb_stops_at_the_limit() {
         let bomb = gzip(&gzip(&vec![0; 20_000_000]));
         let decoded = decode(&bomb, &[Compression::Gzip, Compression::Gzip], 100_000).unwrap();
