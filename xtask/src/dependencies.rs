@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! serde v1.0.228<TAB>MIT OR Apache-2.0
-//! toolcrib v0.1.0 (/repo/crates/toolcrib)<TAB>Apache-2.0
+//! toolcrib v0.2.0 (/repo/crates/toolcrib)<TAB>Apache-2.0
 //! ```
 //!
 //! A package with an origin behind its version comes from this repository or is refused; any other must have an

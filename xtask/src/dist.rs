@@ -5,8 +5,8 @@
 //! same steps run in `cargo xtask test` with the binary of the tests, so that packaging cannot break unnoticed.
 //!
 //! ```text
-//! target/artefacts/toolcrib-0.1.0-x86_64-linux.tar.gz
-//!                  toolcrib_0.1.0_amd64.deb
+//! target/artefacts/toolcrib-0.2.0-x86_64-linux.tar.gz
+//!                  toolcrib_0.2.0_amd64.deb
 //!                  container/Containerfile, container/toolcrib
 //!                  SHA256SUMS
 //! ```

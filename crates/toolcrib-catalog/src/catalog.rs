@@ -19,6 +19,7 @@ mod view;
 mod essential;
 mod find;
 mod segment;
+mod source_scope;
 mod tool_ref;
 mod view_key;
 
@@ -30,6 +31,7 @@ use crate::search::embeddings::LazyModel;
 
 pub(crate) use essential::Importance;
 pub use segment::{CallSpec, Segment, SegmentEntry};
+use source_scope::{CopyOnWriteCache, ScopeCaches};
 pub use tool_ref::{ToolRef, ToolStatus};
 use toolcrib_core::features::RecordedFeatures;
 use toolcrib_core::fingerprint::Fingerprint;
@@ -59,10 +61,12 @@ pub struct Catalog {
     essential_configured: bool,
     /// `None` only for the default catalogue, which has no sources.
     hash: Option<Fingerprint>,
+    /// Whether a rule of a source, or a default, denies or hides a tool.
+    leaves_out_tools: bool,
     /// Key of the full view.
     view_key: OnceLock<ViewKey>,
-    /// Mask of the agents' view, computed by its first reader; `None` inside if it is the full view.
-    agent_mask: OnceLock<Option<Arc<view::ViewMask>>>,
+    /// Masks of the views that were read, by the key of their scope; `None` inside for the full view.
+    masks: CopyOnWriteCache<Fingerprint, Option<Arc<view::ViewMask>>>,
     /// Index of the full view, built by the first search.
     search_index: OnceLock<SearchIndex>,
     /// Model for semantic search, if one is configured.
@@ -80,10 +84,10 @@ pub struct CatalogSource {
     pub features: Option<Arc<RecordedFeatures>>,
     /// Digest of everything that affects the tool lists of this source; part of [`Catalog::hash`].
     digest: Fingerprint,
-    /// The options among that, as text.
-    options_text: String,
     /// Digest of everything else that responses show; part of the key of full views.
     details_digest: OnceLock<Fingerprint>,
+    /// Visible tools and verdicts, by scope.
+    scope_caches: ScopeCaches,
 }
 
 /// Options from a source's declaration that apply to its tools.
@@ -106,6 +110,8 @@ pub struct SourceOptions {
     pub verdicts: BTreeMap<String, Verdict>,
     /// Names of built-in tools that appear in no list.
     pub internal: BTreeSet<String>,
+    /// Whether the hints of the source about the risk of its tools are trusted.
+    pub trust_hints: bool,
 }
 
 /// A source in its place in one catalogue. What depends on other sources belongs here and never into the segment, which
@@ -137,6 +143,7 @@ impl SourceOptions {
             tags: source.settings.tags.clone(),
             essential: source.settings.essential.clone(),
             keep_conflicts: source.settings.on_conflict() == OnConflict::Keep,
+            trust_hints: source.settings.trust_hints(),
             ..SourceOptions::default()
         }
     }
@@ -195,10 +202,17 @@ impl CatalogSource {
         for (name, _) in state.tools.iter().filter(|(_, tool)| tool.disabled) {
             text.push_str(&format!("\0-{name}"));
         }
-        let options_text = options.to_digest_text();
-        text.push_str(&options_text);
+        text.push_str(&options.to_digest_text());
         let digest = Fingerprint::digest(text);
-        CatalogSource { digest, segment, state, options, features: None, options_text, details_digest: OnceLock::new() }
+        CatalogSource {
+            digest,
+            segment,
+            state,
+            options,
+            features: None,
+            details_digest: OnceLock::new(),
+            scope_caches: ScopeCaches::default(),
+        }
     }
 
     /// Adds the prompts, resources and instructions of the source.
@@ -250,6 +264,8 @@ impl Catalog {
         let essential_configured =
             builtin.iter().chain(&prefixed).any(|positioned| !positioned.source.options.essential.is_empty());
         let hash = Some(Fingerprint::digest(digests));
+        let mut sources = builtin.iter().chain(&prefixed).map(|positioned| &positioned.source);
+        let leaves_out_tools = sources.any(|source| source.options.leaves_out_tools());
         Catalog {
             version,
             prefixed_sources: prefixed,
@@ -258,8 +274,9 @@ impl Catalog {
             essential_patterns: DEFAULT_ESSENTIAL_PATTERNS.map(str::to_owned).to_vec(),
             essential_configured,
             hash,
+            leaves_out_tools,
             view_key: OnceLock::new(),
-            agent_mask: OnceLock::new(),
+            masks: CopyOnWriteCache::default(),
             search_index: OnceLock::new(),
             search_model: None,
         }

@@ -128,6 +128,10 @@ pub(crate) enum CliCommand {
     Verify(crate::commands::verify::Arguments),
     Doctor(crate::commands::doctor::Arguments),
     Eval(crate::commands::eval::Arguments),
+    Group(crate::commands::rules::GroupArguments),
+    Access(crate::commands::rules::AccessArguments),
+    Policy(crate::commands::rules::PolicyArguments),
+    Explain(crate::commands::explain::Arguments),
     Token(crate::commands::token::Arguments),
     #[cfg(feature = "demo")]
     Demo(crate::commands::demo::Arguments),
@@ -135,10 +139,11 @@ pub(crate) enum CliCommand {
 
 /// The commands as `toolcrib --help` groups them; a command that this build does not have is skipped. A test checks that
 /// every visible command is in exactly one group.
-const COMMAND_GROUPS: [(&str, &[&str]); 5] = [
+const COMMAND_GROUPS: [(&str, &[&str]); 6] = [
     ("Use", &["tools", "search", "describe", "call", "context"]),
     ("Sources", &["sources", "add", "remove", "enable", "disable", "refresh", "invalidate", "import"]),
-    ("Serve", &["serve", "mcp", "token", "demo"]),
+    ("Serve", &["serve", "mcp", "demo"]),
+    ("Access", &["group", "access", "policy", "explain", "token"]),
     ("Inspect", &["history", "diff", "lock", "stats", "logs", "doctor", "verify", "eval"]),
     ("Set up", &["init", "config", "export", "trust", "completions"]),
 ];

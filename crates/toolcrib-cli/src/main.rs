@@ -10,7 +10,9 @@ mod arguments;
 mod commands;
 
 mod discovery_wait;
+mod input;
 mod model;
+mod preview;
 mod session;
 
 mod color;
@@ -29,6 +31,7 @@ use std::pin::Pin;
 use std::process::ExitCode;
 
 use toolcrib::Result;
+use toolcrib::core::access_rules::RuleKind;
 use toolcrib::registry::EnabledState;
 use tracing::Instrument;
 
@@ -129,6 +132,16 @@ async fn run_command(arguments: Arguments) -> Result<CommandOutcome> {
         CliCommand::Verify(arguments) => ("verify", box_command(commands::verify::run(common, arguments))),
         CliCommand::Doctor(arguments) => ("doctor", box_command(commands::doctor::run(common, arguments))),
         CliCommand::Eval(arguments) => ("eval", box_command(async move { commands::eval::run(common, &arguments) })),
+        CliCommand::Group(arguments) => {
+            ("group", box_command(commands::rules::run(common, RuleKind::Group, arguments.action)))
+        }
+        CliCommand::Access(arguments) => {
+            ("access", box_command(commands::rules::run(common, RuleKind::Access, arguments.action)))
+        }
+        CliCommand::Policy(arguments) => {
+            ("policy", box_command(commands::rules::run(common, RuleKind::Policy, arguments.action)))
+        }
+        CliCommand::Explain(arguments) => ("explain", box_command(commands::explain::run(common, arguments))),
         CliCommand::Token(arguments) => ("token", box_command(commands::token::run(common, arguments))),
         CliCommand::Man(arguments) => ("man", box_command(async move { commands::man::run(&arguments) })),
         #[cfg(feature = "demo")]

@@ -8,7 +8,7 @@
 //! | `open`              | yes                 | yes            | yes             | `tools`, `call`, `refresh`, `lock` |
 //! | `open_long_running` | yes                 | yes            | yes             | `serve`, `mcp`                     |
 //! | `open_offline`      | no                  | no             | yes             | `enable`, `history`, `token`       |
-//! | `open_read_only`    | no                  | no             | no              | `config`, `export`, `logs`         |
+//! | `open_read_only`    | no                  | no             | no              | `config`, `export`, `explain`      |
 //!
 //! `open_read_only` uses a store in memory while the data directory does not exist. The session itself contacts no
 //! source; the column says what its command may do. `add` is an exception: it contacts the one source that it declares,
@@ -136,7 +136,7 @@ impl CliSession {
 
     /// Prints a hint when the cached tool list that contains the tool is stale.
     pub(crate) fn hint_stale_tool(&self, name: &str) {
-        if let Ok(tool) = self.registry.tool(name) {
+        if let Ok(tool) = self.registry.tool_for(&CliSession::caller(), name) {
             self.hint_stale(Some(std::slice::from_ref(&tool.source)));
         }
     }

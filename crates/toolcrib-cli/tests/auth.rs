@@ -71,6 +71,62 @@ fn a_token_can_be_created_listed_and_revoked_and_is_printed_once() {
 }
 
 #[test]
+fn a_token_has_groups_and_claims() {
+    let workspace = test_workspace();
+    let create = ["token", "create", "desk", "--role", "agent", "--group", "support", "--group", "docs"];
+    let claims = ["--claim", "team=desk=1", "--claim", r#"regions:=["eu","uk"]"#, "--claim", "level:=2"];
+    let (code, created, stderr) = run(&workspace, &[&create[..], &claims, &["--json"]].concat());
+    assert_eq!(code, 0, "{stderr}");
+    let created: Value = serde_json::from_str(&created).unwrap();
+    let expected = json!({ "team": "desk=1", "regions": ["eu", "uk"], "level": 2 });
+    assert_eq!((&created["groups"], &created["claims"]), (&json!(["docs", "support"]), &expected));
+    assert!(stderr.contains("(agent, groups: docs, support)"), "{stderr}");
+    for (options, says) in [
+        (&["--group", "Support"][..], "not a valid group name"),
+        (&["--claim", "secret"], "--claim KEY=VALUE"),
+        (&["--claim", "team=secret", "--claim", "team=b"], "`team` is given twice"),
+        (&["--claim", "team=secret", "--claim", "team:=1"], "`team` is given twice"),
+        (&["--claim", "team:=secret"], "`team` is not JSON"),
+        (&["--claim", "=secret"], "name of a claim"),
+        (&["--claim", "sub=secret"], "`sub` is reserved"),
+        (&["--claim", "caller.role=secret"], "`caller.role` is reserved"),
+    ] {
+        let (code, _, stderr) = run(&workspace, &[&["token", "create", "x", "--role", "agent"], options].concat());
+        assert!(code == 2 && stderr.contains(says) && !stderr.contains("secret"), "{options:?}: {code} {stderr}");
+    }
+    let (_, table, _) = run(&workspace, &["token", "list"]);
+    let lines: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(lines[0], ["NAME", "ROLE", "GROUPS", "ID", "EXPIRES", "LAST", "USED"]);
+    assert_eq!(lines[1], ["desk", "agent", "docs,", "support", created["id"].as_str().unwrap(), "never", "never"]);
+    let history = format!("{}{}", run(&workspace, &["history"]).1, run(&workspace, &["history", "--json"]).1);
+    assert!(history.contains("token `desk` created (agent, groups: docs, support)"), "{history}");
+    assert!(!history.contains("regions"), "{history}");
+}
+
+#[test]
+fn the_last_use_of_a_token_reaches_other_processes_and_survives_a_restart() {
+    let workspace = test_workspace();
+    let token = bearer_header(&create_token(&workspace, &["ci", "--role", "viewer"]));
+    let last_used = || {
+        let listed: Value = serde_json::from_str(&run(&workspace, &["token", "list", "--json"]).1).unwrap();
+        listed["tokens"][0]["last_used"].clone()
+    };
+    assert_eq!(last_used(), Value::Null);
+    let server = workspace.serve();
+    assert_eq!(request(&server.url, "GET", "/api/sources", &token, "").status, 200);
+    // The command is another process.
+    wait_until("the use to be written", || last_used() != Value::Null);
+    let used = last_used();
+    assert!(run(&workspace, &["token", "list"]).1.contains("s ago"));
+    drop(server);
+    assert_eq!(last_used(), used);
+    let server = workspace.serve();
+    let admin = bearer_header(read_or_empty(&workspace.path("data/admin.token")).trim());
+    let listed = request(&server.url, "GET", "/api/tokens", &admin, "").json();
+    assert_eq!(listed["tokens"][0]["last_used"], used);
+}
+
+#[test]
 fn a_running_server_accepts_new_tokens_and_rejects_revoked_ones() {
     let workspace = test_workspace();
     let server = workspace.start_listening(&["serve", "--listen", "127.0.0.1:0", "--require-token"]);

@@ -54,6 +54,20 @@ fn every_page_is_accessible() {
 }
 
 #[test]
+fn access_is_managed_with_previews_by_administrators_only() {
+    let workspace = TestWorkspace::new(&json!({}), &json!({}));
+    let server = json!({ "command": env!("CARGO_BIN_EXE_toolcrib"), "args": ["__demo-server"] });
+    let config = json!({
+        "sources": { "library": server, "core": { "builtin": "all" } },
+        "groups": { "fixed": { "title": "Of the file", "select": [{ "source": "core" }], "tools": ["library__nothing"] } },
+    });
+    fs::write(workspace.path("toolcrib.json"), config.to_string()).unwrap();
+    workspace.discover();
+    let pictures = Path::new(env!("CARGO_TARGET_TMPDIR")).join("console-access");
+    run_browser_script("access", &workspace.serve(), &[("PICTURES", pictures.to_str().unwrap())]);
+}
+
+#[test]
 fn text_from_a_source_is_never_rendered_as_markup() {
     let Some(node) = programs::node() else { return programs::skip("console", "no Node.js") };
     let title = "mark <img src=x onerror=window.pwned=1>";

@@ -5,6 +5,7 @@
 
 mod support;
 
+mod access;
 mod auth;
 mod binaries;
 mod clients;
@@ -19,6 +20,7 @@ mod durability;
 mod environment;
 mod history;
 mod hostile_schemas;
+mod killed_rule_changes;
 mod local_callers;
 mod manage_sources;
 mod monitoring;

@@ -113,6 +113,8 @@ fn a_running_server_refuses_calls_and_writes_after_a_critical_unknown_record() {
     let server = workspace.serve();
     assert_eq!(request(&server.url, "GET", "/readyz", "", "").status, 503);
     assert_eq!(request(&server.url, "GET", "/api/tools", "", "").status, 200);
+    // The administrator's token is in no journal.
+    assert_eq!(request(&server.url, "GET", "/api/tokens", &headers, "").status, 200);
     let log = std::fs::read_to_string(workspace.path("serve.log")).unwrap();
     assert!(log.contains(&upgrade_message()), "{log}");
 }

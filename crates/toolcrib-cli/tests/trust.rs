@@ -274,3 +274,31 @@ fn trust_covers_referenced_documents_and_symlinked_roots() {
     std::os::unix::fs::symlink("/", project.join("data")).unwrap();
     assert!(asks_for_trust(&toolcrib));
 }
+
+#[test]
+fn rules_of_a_project_apply_with_those_of_the_user_once_it_is_trusted() {
+    let toolcrib = Toolcrib::new();
+    toolcrib.write(USER_CONFIG, "groups: { staff: { select: {} } }\npolicies: [{ name: mine, verdict: ask }]\n");
+    let project = |rules: &str| format!("sources: {{ core: {{ builtin: all }} }}\n{rules}\n");
+    toolcrib.write("toolcrib.yaml", &project("access: [{ name: staff, groups: [staff] }]"));
+    let config = toolcrib.json(&["config"]);
+    assert_eq!((&config["access"], config["policies"].as_array().map(Vec::len)), (&json!([]), Some(1)), "{config}");
+
+    let stdout = toolcrib.run_ok(&["trust"]).stdout;
+    assert!(stdout.contains(r#"  access: [{"name":"staff","groups":["staff"],"active":true}]"#), "{stdout}");
+    let config = toolcrib.json(&["config"]);
+    assert_eq!(config["access"][0]["name"], "staff");
+    assert!(config["groups"]["staff"]["origin"].as_str().unwrap().ends_with("toolcrib/toolcrib.yaml:1"), "{config}");
+
+    toolcrib.write("toolcrib.yaml", &project("access: [{ name: staff, groups: [staff], when: [] }]\npolicies: []"));
+    assert!(!asks_for_trust(&toolcrib), "the same rules need no trust");
+    toolcrib.write("toolcrib.yaml", &project("access: [{ name: staff, groups: [staff], active: false }]"));
+    assert!(asks_for_trust(&toolcrib), "every change of rules does");
+
+    // Names are unique in both files, and nothing is trusted that does not fit.
+    toolcrib.write("toolcrib.yaml", &project("policies: [{ name: mine, verdict: allow }]"));
+    let refused = toolcrib.run(&["trust"]);
+    assert_eq!(refused.code, 2, "{refused:?}");
+    assert!(refused.stderr.contains("policies: there is another policy `mine` in `"), "{refused:?}");
+    assert!(asks_for_trust(&toolcrib));
+}

@@ -1,4 +1,4 @@
-//! Exports sources as a configuration file that parses back to the same sources. References stay references; literals
+//! Exports sources and rules as a configuration file that parses back to the same. References stay references; literals
 //! that may be secret are masked unless [`Secrets::Plain`] is requested.
 //!
 //! ```text
@@ -9,14 +9,16 @@
 //! Texts are always quoted and keys only where needed. No YAML library is used for writing: the flow style is JSON with
 //! a few more escapes, and the same sources always give the same bytes.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
+use toolcrib_core::access_rules::AccessRules;
 use toolcrib_core::source::Source;
 
+use super::rules::{is_empty_section, rules_to_sections};
 use super::show::show_source_keys;
 use super::source_keys::{Secrets, source_to_keys};
 
-/// Exports as YAML, one line per source, sorted by id.
-pub fn export(sources: &[&Source], secrets: Secrets) -> String {
+/// Exports as YAML, one line per source, group, access rule and policy, sorted by id or name.
+pub fn export(sources: &[&Source], rules: &AccessRules, secrets: Secrets) -> String {
     let mut sources = sources.to_vec();
     sources.sort_by(|a, b| a.id.cmp(&b.id));
     // The first line tells a reader whether the file contains secrets.
@@ -24,26 +26,44 @@ pub fn export(sources: &[&Source], secrets: Secrets) -> String {
         Secrets::Masked => "# Written by `toolcrib export`. Values shown as `***` were left out.\n",
         Secrets::Plain => "# Written by `toolcrib export --secrets`. It may hold secrets: keep it safe.\n",
     });
-    if sources.is_empty() {
-        text.push_str("sources: {}\n");
-        return text;
-    }
-    text.push_str("sources:\n");
+    text.push_str(if sources.is_empty() { "sources: {}\n" } else { "sources:\n" });
     for source in sources {
         text.push_str(&format!("  {}: ", quote_if_needed(source.id.as_str())));
         write_flow(&Value::Object(source_to_keys(source, secrets)), &mut text);
         text.push('\n');
     }
+    for (section, rules) in export_rules(rules) {
+        text.push_str(&format!("{section}:\n"));
+        for (name, keys) in rules.as_object().into_iter().flatten() {
+            text.push_str(&format!("  {}: ", quote_if_needed(name)));
+            write_flow(keys, &mut text);
+            text.push('\n');
+        }
+        for rule in rules.as_array().into_iter().flatten() {
+            text.push_str("  - ");
+            write_flow(rule, &mut text);
+            text.push('\n');
+        }
+    }
     text
 }
 
-/// Exports as JSON, sorted by id.
-pub fn export_json(sources: &[&Source], secrets: Secrets) -> Value {
+/// Exports as JSON, sorted by id or name.
+pub fn export_json(sources: &[&Source], rules: &AccessRules, secrets: Secrets) -> Value {
     let mut sources = sources.to_vec();
     sources.sort_by(|a, b| a.id.cmp(&b.id));
     let keys = |source: &Source| Value::Object(source_to_keys(source, secrets));
     let sources: Map<String, Value> = sources.into_iter().map(|source| (source.id.to_string(), keys(source))).collect();
-    json!({ "sources": sources })
+    let mut exported = Map::from_iter([("sources".to_owned(), sources.into())]);
+    exported.extend(export_rules(rules));
+    exported.into()
+}
+
+/// Renders the sections of rules that are not empty. Rules hold no secrets.
+fn export_rules(rules: &AccessRules) -> impl Iterator<Item = (String, Value)> {
+    let rules: Vec<_> = rules.iter().map(|(rule, _)| rule).collect();
+    let rules: Vec<_> = rules.iter().map(|rule| (rule, None)).collect();
+    rules_to_sections(&rules).into_iter().filter(|(_, section)| !is_empty_section(section))
 }
 
 /// Returns the keys that a masked export replaces by `***`, such as `env.TOKEN` or `args[2]`.

@@ -7,8 +7,9 @@
 //! Three layers, each in its own modules:
 //!
 //! 1. `node` turns the text into one syntax tree for all syntaxes, in which every value knows its line.
-//! 2. `reader` takes typed values out of the tree and collects diagnostics; `source`, `settings`, `auth`, `openapi` and
-//!    `narrowing` say which keys exist and what they mean.
+//! 2. `reader` takes typed values out of the tree and collects diagnostics; `source`, `settings`, `identity`, `auth`,
+//!    `openapi` and `narrowing` say which keys exist and what they mean; `rules` those of groups, access rules and
+//!    policies.
 //! 3. [`Config::merge_over`] combines the project's file with the user's. `overrides` changes single sources
 //!    afterwards, for one process.
 //!
@@ -31,11 +32,13 @@ pub mod size;
 mod auth;
 mod export;
 mod header;
+mod identity;
 mod inline_source;
 mod narrowing;
 mod openapi;
 mod path;
 mod reader;
+mod rules;
 mod secret_mask;
 mod settings;
 mod source;
@@ -51,10 +54,14 @@ use std::path::Path;
 pub use client_import::McpClientKind;
 pub use diagnostic::ConfigDiagnostic;
 pub use export::{export, export_json, masked_keys};
+pub use identity::{
+    Identity, IssuerConfig, JwksLocation, JwtAlgorithm, LoopbackAccess, RoleMapping, is_https_or_loopback,
+};
 pub use inline_source::{parse_source, parse_source_resolved};
 pub use narrowing::Narrowing;
 pub use overrides::{OverridableSource, Override, Overrides, overrides_from_env};
 pub use reader::ReferenceLookup;
+pub use rules::{ConfiguredRule, GroupReference, REQUEST_BODY, parse_rule, rule_to_json};
 pub use settings::resolve_settings;
 pub use source_keys::Secrets;
 pub use syntax::yaml_to_json;
@@ -62,6 +69,8 @@ pub use trust::{LocalDocument, TrustedFile, settings_to_trust};
 
 use reader::ConfigReader;
 use syntax::{ConfigNode, NodeEntry, NodeValue, join_key};
+pub use toolcrib_core::expose::ExposeMode;
+use toolcrib_core::limits::CallLimits;
 use toolcrib_core::name_variants;
 use toolcrib_core::policy::DEFAULT_ESSENTIAL_PATTERNS;
 use toolcrib_core::source::{Source, SourceId, SourceSettings};
@@ -81,15 +90,23 @@ pub struct Config {
     pub allow_commands: bool,
     /// Whether an administrator may declare sources at private addresses over the network.
     pub allow_private_sources: bool,
-    /// Local processes that may connect without a token.
+    /// Local processes that may connect without a token, and identity providers.
     pub identity: Identity,
+    /// Address of this server as clients know it, without a slash at its end (key `public_url`).
+    pub public_url: Option<String>,
+    /// Limits on the calls of each caller.
+    pub limits: CallLimits,
     /// When missing and stale tool lists are fetched.
     pub warm: WarmPolicy,
     /// Directory of the model for semantic search (key `search.model`).
     pub search_model: Option<String>,
+    /// Groups, access rules and policies, in this order, and within each kind in file order.
+    pub rules: Vec<ConfiguredRule>,
+    /// Groups that access rules and policies refer to; see [`Config::check_rules`].
+    pub group_references: Vec<GroupReference>,
     /// Problems that do not prevent the configuration from being used.
     pub warnings: Vec<ConfigDiagnostic>,
-    /// Where each key of `defaults`, `expose` and `identity`, and each scalar at top level, was set, by its key path
+    /// Where each key of `defaults`, `expose`, `identity` and `limits`, and each scalar at top level, was set, by its key path
     /// such as `defaults.ttl`. A key without an entry has its default value.
     pub origins: BTreeMap<String, ConfigOrigin>,
 }
@@ -127,19 +144,6 @@ pub struct Expose {
     pub prefix: bool,
 }
 
-/// Which tools an MCP client finds in `tools/list`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ExposeMode {
-    /// `Full` for a small catalogue, `Search` for a large one.
-    Auto,
-    /// Only the meta tools for search, and the essential tools.
-    Search,
-    /// Every visible tool.
-    Full,
-}
-
-name_variants!(ExposeMode { Auto => "auto", Search => "search", Full => "full" });
-
 /// When `serve` and `mcp` discover sources whose tool list is missing or stale (key `warm`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum WarmPolicy {
@@ -153,27 +157,6 @@ pub enum WarmPolicy {
 }
 
 name_variants!(WarmPolicy { Demand => "demand", Client => "client", Start => "start" });
-
-/// How clients are identified (key `identity`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Identity {
-    pub loopback: LoopbackAccess,
-}
-
-/// Local processes that may connect without a token, ordered from permissive to strict.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub enum LoopbackAccess {
-    /// Every local process.
-    Open,
-    /// Processes of the same user and of root, except those that Toolcrib itself started.
-    #[default]
-    Owner,
-    /// None: every client needs a token.
-    Token,
-}
-
-// The default first, as messages list them.
-name_variants!(LoopbackAccess { Owner => "owner", Open => "open", Token => "token" });
 
 /// File and line where a key was set, for messages and `toolcrib config`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -206,12 +189,21 @@ pub enum Syntax {
 const SOURCE_MAP_KEYS: [&str; 3] = ["sources", "mcpServers", "servers"];
 /// Top-level keys for settings, which occur only in Toolcrib's own files, like `sources`.
 /// One of them marks a file as Toolcrib's, in which a misspelled key is an error.
-const SETTING_KEYS: [&str; 7] =
-    ["defaults", "expose", "allow_commands", "allow_private_sources", "identity", "warm", "search"];
+const SETTING_KEYS: [&str; 9] = [
+    "defaults",
+    "expose",
+    "allow_commands",
+    "allow_private_sources",
+    "identity",
+    "public_url",
+    "limits",
+    "warm",
+    "search",
+];
 
 /// Returns all known top-level keys, for "did you mean".
 fn top_level_keys() -> impl Iterator<Item = &'static str> {
-    SOURCE_MAP_KEYS.into_iter().chain(SETTING_KEYS).chain(["$schema"])
+    SOURCE_MAP_KEYS.into_iter().chain(SETTING_KEYS).chain(rules::RULE_SECTION_KEYS).chain(["$schema"])
 }
 
 impl Config {
@@ -289,7 +281,13 @@ impl Config {
                 "identity" => {
                     let section = reader.as_section(&entry.node, "identity");
                     config.identity =
-                        section.map(|section| settings::read_identity(&mut reader, &section)).unwrap_or_default();
+                        section.map(|section| identity::read_identity(&mut reader, &section)).unwrap_or_default();
+                }
+                "public_url" => config.public_url = identity::read_public_url(&mut reader, &top),
+                "limits" => {
+                    let section = reader.as_section(&entry.node, "limits");
+                    config.limits =
+                        section.map(|section| settings::read_limits(&mut reader, &section)).unwrap_or_default();
                 }
                 key @ "allow_commands" => config.allow_commands = reader.read_bool(&top, key).unwrap_or(false),
                 key @ "allow_private_sources" => {
@@ -302,6 +300,11 @@ impl Config {
                 "search" => {
                     let section = reader.as_section(&entry.node, "search");
                     config.search_model = section.and_then(|section| settings::read_search(&mut reader, &section));
+                }
+                key if rules::RULE_SECTION_KEYS.contains(&key) => {
+                    let read = rules::read_section(&mut reader, entry);
+                    config.rules.extend(read.rules);
+                    config.group_references.extend(read.references);
                 }
                 "$schema" => {}
                 "inputs" if dialect == ConfigDialect::Client => {
@@ -319,6 +322,7 @@ impl Config {
         }
         let settings = top.entries.iter().filter(|entry| SETTING_KEYS.contains(&entry.key.as_str()));
         config.origins = settings.flat_map(|entry| collect_origins(file, entry)).collect();
+        config.rules.sort_by_key(|configured| configured.rule.kind());
         reject_duplicate_ids(&mut reader, &config.sources);
         config.warnings = reader.warnings;
         if reader.errors.is_empty() { Ok(config) } else { Err(reader.errors) }
@@ -326,9 +330,10 @@ impl Config {
 
     /// Merges this configuration over one of lower precedence, such as a project's file over the user's.
     ///
-    /// A source of the same id replaces the lower one as a whole, except that the `tools` rules of the lower one still
-    /// restrict it: a project cannot lift a restriction of the user. A [`Narrowing`] restricts the lower source in
-    /// place. `defaults`, `expose` and top-level scalars are merged key by key.
+    /// A source of the same id replaces the lower one as a whole, except that the `tools` rules and `limits` of the
+    /// lower one still restrict it: a project cannot lift a restriction of the user. Of `limits` at top level the lower
+    /// value applies. A [`Narrowing`] restricts the lower source in place. `defaults`, `expose` and top-level scalars are merged key by key. Groups, access rules and policies of both
+    /// apply; [`Config::check_rules`] reports those that do not fit together.
     pub fn merge_over(mut self, mut lower: Config) -> Config {
         let mut warnings = std::mem::take(&mut self.warnings);
         warnings.append(&mut lower.warnings);
@@ -347,6 +352,7 @@ impl Config {
                 (Ok(redefined), Ok(lower)) => {
                     let rules = std::mem::take(&mut redefined.settings.tools);
                     redefined.settings.tools = rules.restricted_by(lower.settings.tools);
+                    redefined.settings.limits = redefined.settings.limits.restricted_by(lower.settings.limits);
                 }
                 // The lower source cannot be read, so its restrictions are unknown. Fail closed.
                 (Ok(_), Err(errors)) => upper_source.source = Err(errors),
@@ -374,9 +380,22 @@ impl Config {
         let allow_commands = if has("allow_commands") { self.allow_commands } else { lower.allow_commands };
         let allow_private_sources =
             if has("allow_private_sources") { self.allow_private_sources } else { lower.allow_private_sources };
-        let identity = if has("identity.loopback") { self.identity } else { lower.identity };
+        let loopback = if has("identity.loopback") { &self.identity } else { &lower.identity }.loopback;
+        let issuers = if has("identity.issuers") { self.identity.issuers } else { lower.identity.issuers };
+        let public_url = if has("public_url") { self.public_url } else { lower.public_url };
         let warm = if has("warm") { self.warm } else { lower.warm };
         let search_model = if has("search.model") { self.search_model } else { lower.search_model };
+        let mut rules: Vec<ConfiguredRule> = self.rules.into_iter().chain(lower.rules).collect();
+        rules.sort_by_key(|configured| configured.rule.kind());
+        let group_references = self.group_references.into_iter().chain(lower.group_references).collect();
+        let limits = self.limits.restricted_by(lower.limits);
+        // The origin of a limit is the file whose value applies.
+        if limits.calls_per_minute != self.limits.calls_per_minute {
+            self.origins.remove("limits.calls_per_minute");
+        }
+        if limits.concurrent_calls != self.limits.concurrent_calls {
+            self.origins.remove("limits.concurrent_calls");
+        }
         let mut origins = lower.origins;
         origins.extend(self.origins);
         Config {
@@ -387,12 +406,23 @@ impl Config {
             expose,
             allow_commands,
             allow_private_sources,
-            identity,
+            identity: Identity { loopback, issuers },
+            public_url,
+            limits,
             warm,
             search_model,
+            rules,
+            group_references,
             warnings,
             origins,
         }
+    }
+
+    /// Checks groups, access rules and policies together, once all files are merged: a rule of one file may refer to a
+    /// group of another. Fails with the names that two files define, and with unknown groups.
+    pub fn check_rules(&self) -> Result<(), Vec<ConfigDiagnostic>> {
+        let errors = rules::check_merged(&self.rules, &self.group_references);
+        if errors.is_empty() { Ok(()) } else { Err(errors) }
     }
 
     /// Returns the sources without errors.
@@ -516,7 +546,10 @@ impl ConfigDialect {
     fn detect(file: &str, root: &ConfigNode) -> ConfigDialect {
         let name = file.rsplit(['/', '\\']).next().unwrap_or_default();
         let has = |keys: &[&str]| keys.iter().any(|key| root.entries().iter().any(|entry| entry.key == *key));
-        let has_client_keys_only = has(&["mcpServers", "servers"]) && !has(&["sources"]) && !has(&SETTING_KEYS);
+        let has_client_keys_only = has(&["mcpServers", "servers"])
+            && !has(&["sources"])
+            && !has(&SETTING_KEYS)
+            && !has(&rules::RULE_SECTION_KEYS);
         if name == ".mcp.json" || (has_client_keys_only && !name.starts_with("toolcrib.")) {
             ConfigDialect::Client
         } else {

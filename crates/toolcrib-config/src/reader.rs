@@ -7,6 +7,7 @@
 //! Null counts as absent everywhere: `ttl:` without a value leaves the default.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::time::Duration;
 
@@ -223,7 +224,8 @@ impl<'a> ConfigReader<'a> {
         self.resolve_text(text, line, &join_key(&section.path, key))
     }
 
-    fn resolve_text(&mut self, text: String, line: usize, path: &str) -> Option<String> {
+    /// Resolves the references of a text now, if it has any. An empty value is an error.
+    pub(super) fn resolve_text(&mut self, text: String, line: usize, path: &str) -> Option<String> {
         // Other text with `${` is literal.
         if !has_reference(&text) {
             return Some(text);
@@ -338,16 +340,38 @@ impl<'a> ConfigReader<'a> {
 
     /// Reads a non-negative integer.
     pub(super) fn read_count(&mut self, section: &Section<'_>, key: &str) -> Option<u32> {
+        self.read_number(section, key, "a whole number such as `4000`", |_| true)
+    }
+
+    /// Reads a whole number of a range.
+    pub(super) fn read_count_within(
+        &mut self,
+        section: &Section<'_>,
+        key: &str,
+        range: &RangeInclusive<u32>,
+    ) -> Option<u32> {
+        let expected = format!("a whole number from {} to {}", range.start(), range.end());
+        self.read_number(section, key, &expected, |count| range.contains(&count))
+    }
+
+    /// Reads a whole number that is accepted; `expected` describes it.
+    fn read_number(
+        &mut self,
+        section: &Section<'_>,
+        key: &str,
+        expected: &str,
+        is_accepted: impl Fn(u32) -> bool,
+    ) -> Option<u32> {
         let node = section.get(key)?;
         let path = join_key(&section.path, key);
-        let parse = |text: &str| text.parse().ok();
-        if let Some(count) = self.read_reference(node, &path, "a whole number such as `4000`", parse) {
+        let parse = |text: &str| text.parse().ok().filter(|count| is_accepted(*count));
+        if let Some(count) = self.read_reference(node, &path, expected, parse) {
             return count;
         }
-        let count = if let NodeValue::Number(text) = &node.value { text.parse().ok() } else { None };
+        let count = if let NodeValue::Number(text) = &node.value { parse(text) } else { None };
         if count.is_none() {
             let found = self.describe_value(node);
-            self.error(node.line, &path, format!("expected a whole number such as `4000`, found {found}"));
+            self.error(node.line, &path, format!("expected {expected}, found {found}"));
         }
         count
     }

@@ -1,4 +1,4 @@
-//! Reads the settings of a source and the sections `defaults`, `expose` and `identity`.
+//! Reads the settings of a source and the sections `defaults`, `expose`, `limits` and `search`.
 //!
 //! A setting that is absent stays `None`: which default applies is decided at use, after `defaults` of the project and
 //! of the user are merged ([`SourceSettings::with_defaults`]). The accepted words are tables here, and the functions at
@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use toolcrib_core::limits::CallLimits;
 use toolcrib_core::policy::{Rule, Rules, Verdict};
 use toolcrib_core::source::{
     ArgumentValidation, Lifecycle, OnConflict, ProtocolVersion, ResultText, SourceId, SourceSettings,
@@ -17,10 +18,10 @@ use super::diagnostic::ConfigDiagnostic;
 use super::reader::{ConfigReader, ReferenceLookup, Section, ZeroDuration};
 use super::reference::has_reference;
 use super::syntax::{ConfigNode, NodeEntry, NodeValue, join_key};
-use super::{ConfigDialect, Expose, ExposeMode, Identity, LoopbackAccess, path, source};
+use super::{ConfigDialect, Expose, ExposeMode, path, source};
 
 /// Keys that are allowed both under `defaults` and on a source.
-pub(super) const DEFAULTS_KEYS: [&str; 11] = [
+pub(super) const DEFAULTS_KEYS: [&str; 12] = [
     "ttl",
     "connect_timeout",
     "first_start_timeout",
@@ -32,13 +33,16 @@ pub(super) const DEFAULTS_KEYS: [&str; 11] = [
     "lifecycle",
     "results",
     "validate",
+    "trust_hints",
 ];
 /// Keys of a source of any kind that are not allowed under `defaults`.
-pub(super) const SOURCE_ONLY_KEYS: [&str; 7] = ["transport", "type", "enabled", "title", "tags", "essential", "tools"];
-/// Keys of the section `identity`.
-pub(super) const IDENTITY_KEYS: [&str; 1] = ["loopback"];
+pub(super) const SOURCE_ONLY_KEYS: [&str; 8] =
+    ["transport", "type", "enabled", "title", "tags", "essential", "tools", "limits"];
 /// Keys of the section `expose`.
 pub(super) const EXPOSE_KEYS: [&str; 5] = ["mode", "full_below_tokens", "essential", "essential_patterns", "prefix"];
+
+/// Keys of the section `limits`, at top level and on a source.
+pub(super) const LIMITS_KEYS: [&str; 2] = ["calls_per_minute", "concurrent_calls"];
 
 /// Keys of the section `search`.
 const SEARCH_KEYS: [&str; 1] = ["model"];
@@ -79,13 +83,14 @@ pub(super) fn read(reader: &mut ConfigReader<'_>, id: &SourceId, section: &Secti
         tags: remove_duplicates(reader.read_resolved_list(&literal, "tags")),
         essential: reader.read_resolved_list(&literal, "essential"),
         tools: read_rules(reader, id, &literal),
+        limits: read_source_limits(reader, &literal),
         references,
         ..read_single(reader, &literal)
     }
 }
 
 /// Removes items that occur before, and keeps the order.
-fn remove_duplicates(items: Vec<String>) -> Vec<String> {
+pub(super) fn remove_duplicates(items: Vec<String>) -> Vec<String> {
     let mut seen = BTreeSet::new();
     items.into_iter().filter(|item| seen.insert(item.clone())).collect()
 }
@@ -105,8 +110,8 @@ pub fn resolve_settings(
     let (enabled, title) = (resolved.enabled.or(settings.enabled), resolved.title.clone().or(settings.title.clone()));
     let protocol = resolved.protocol.or(settings.protocol);
     let shared = resolved.with_defaults(settings);
-    let SourceSettings { tags, essential, tools, references, .. } = settings.clone();
-    (SourceSettings { enabled, title, protocol, tags, essential, tools, references, ..shared }, reader.errors)
+    let SourceSettings { tags, essential, tools, limits, references, .. } = settings.clone();
+    (SourceSettings { enabled, title, protocol, tags, essential, tools, limits, references, ..shared }, reader.errors)
 }
 
 /// Reads the settings that are single values.
@@ -152,11 +157,21 @@ pub(super) fn read_expose(reader: &mut ConfigReader<'_>, section: &Section<'_>) 
     }
 }
 
-/// Reads `identity`.
-pub(super) fn read_identity(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> Identity {
-    reader.report_unknown_keys(section, &IDENTITY_KEYS);
-    let choices = LoopbackAccess::ALL.map(|loopback| (loopback.as_str(), loopback));
-    Identity { loopback: reader.read_choice_at(section, "loopback", &choices).unwrap_or_default() }
+/// Reads `limits` of a source.
+fn read_source_limits(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> CallLimits {
+    let Some(node) = section.get("limits") else { return CallLimits::default() };
+    let limits = reader.as_section(node, &join_key(&section.path, "limits"));
+    limits.map(|limits| read_limits(reader, &limits)).unwrap_or_default()
+}
+
+/// Reads `limits`. A limit of zero is refused: what is not to be called is disabled or denied.
+pub(super) fn read_limits(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> CallLimits {
+    reader.report_unknown_keys(section, &LIMITS_KEYS);
+    let range = 1..=CallLimits::MAX;
+    CallLimits {
+        calls_per_minute: reader.read_count_within(section, "calls_per_minute", &range),
+        concurrent_calls: reader.read_count_within(section, "concurrent_calls", &range),
+    }
 }
 
 /// Reads `search`: the directory of the model, as an absolute path.
@@ -183,6 +198,7 @@ fn read_shared(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> SourceSe
         lifecycle,
         results: reader.read_choice_at(section, "results", &RESULTS_CHOICES),
         validate: reader.read_choice_at(section, "validate", &VALIDATE_CHOICES),
+        trust_hints: reader.read_bool(section, "trust_hints"),
         ..SourceSettings::default()
     }
 }
@@ -205,22 +221,22 @@ pub(super) fn read_rules(reader: &mut ConfigReader<'_>, id: &SourceId, section: 
 /// one without it; of two verdicts on the same glob the stricter applies.
 fn read_rule_list(reader: &mut ConfigReader<'_>, id: &SourceId, node: &ConfigNode, path: &str) -> Rules {
     let Some(globs) = reader.as_section(node, path) else { return Rules::default() };
-    let verdicts = Verdict::ALL.map(|verdict| (verdict.as_str(), verdict));
     let prefix = format!("{id}__");
     let mut rules: BTreeMap<&str, Verdict> = BTreeMap::new();
     for entry in globs.entries {
-        // Another word for `hide`, as other clients have it.
-        let is_disabled = entry.node.as_text() == Some("disable");
-        let verdict = if is_disabled {
-            Some(Verdict::Hide)
-        } else {
-            reader.read_choice(&entry.node, &join_key(path, &entry.key), &verdicts)
-        };
-        let Some(verdict) = verdict else { continue };
+        let Some(verdict) = read_verdict(reader, &entry.node, &join_key(path, &entry.key)) else { continue };
         let glob = entry.key.as_str();
         for glob in std::iter::once(glob).chain(glob.strip_prefix(&prefix)) {
             rules.entry(glob).and_modify(|known| *known = verdict.max(*known)).or_insert(verdict);
         }
     }
     Rules::new(rules.into_iter().map(|(glob, verdict)| Rule { glob: glob.to_owned(), verdict }).collect())
+}
+
+/// Reads a verdict. `disable` is another word for `hide`, as other clients have it.
+pub(super) fn read_verdict(reader: &mut ConfigReader<'_>, node: &ConfigNode, path: &str) -> Option<Verdict> {
+    if node.as_text() == Some("disable") {
+        return Some(Verdict::Hide);
+    }
+    reader.read_choice(node, path, &Verdict::ALL.map(|verdict| (verdict.as_str(), verdict)))
 }

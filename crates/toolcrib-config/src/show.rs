@@ -10,6 +10,7 @@
 //! Also the public entry to the masking functions of `secret_mask`.
 
 use serde_json::{Map, Value, json};
+use toolcrib_core::access_rules::NamedRule;
 use toolcrib_core::source::Source;
 use toolcrib_core::time::format_duration;
 
@@ -18,9 +19,10 @@ pub use super::secret_mask::{
     secrets_in_args, secrets_in_url,
 };
 
+use super::rules::rules_to_sections;
 use super::size::format_size;
 use super::source_keys::{Secrets, source_to_keys};
-use super::{Config, ConfigDiagnostic, ConfiguredSource};
+use super::{Config, ConfigDiagnostic, ConfiguredSource, IssuerConfig};
 
 /// Renders the whole configuration, sources sorted by id.
 pub fn show_config(config: &Config) -> Value {
@@ -28,17 +30,38 @@ pub fn show_config(config: &Config) -> Value {
     sources.sort_by(|a, b| a.id.cmp(&b.id));
     let sources: Map<String, Value> =
         sources.into_iter().map(|source| (source.id.to_string(), show_source(source))).collect();
-    json!({
+    let rules = config.rules.iter();
+    let rules = rules.map(|configured| (&configured.rule, format!("{}:{}", configured.file, configured.line)));
+    let mut shown = json!({
         "sources": sources,
         "defaults": show_defaults(config),
         "expose": show_expose(config),
         "allow_commands": with_origin(config, "allow_commands", json!(config.allow_commands)),
         "allow_private_sources": with_origin(config, "allow_private_sources", json!(config.allow_private_sources)),
-        "identity": with_origins(config, "identity", [("loopback", json!(config.identity.loopback.as_str()))]),
+        "identity": show_identity(config),
+        "public_url": with_origin(config, "public_url", json!(config.public_url)),
+        "limits": with_origins(
+            config,
+            "limits",
+            [
+                ("calls_per_minute", json!(config.limits.calls_per_minute)),
+                ("concurrent_calls", json!(config.limits.concurrent_calls)),
+            ],
+        ),
         "search": with_origins(config, "search", [("model", json!(config.search_model))]),
         "warm": with_origin(config, "warm", json!(config.warm.as_str())),
         "warnings": config.warnings.iter().map(ConfigDiagnostic::to_string).collect::<Vec<_>>(),
-    })
+    });
+    for (section, value) in show_rules(rules) {
+        shown[section] = value;
+    }
+    shown
+}
+
+/// Renders rules with their origins, as the sections `groups`, `access` and `policies`.
+pub fn show_rules<'r>(rules: impl IntoIterator<Item = (&'r NamedRule, String)>) -> Map<String, Value> {
+    let rules: Vec<_> = rules.into_iter().map(|(rule, origin)| (rule, Some(origin))).collect();
+    rules_to_sections(&rules)
 }
 
 /// Renders the keys of one source as a file would have them, with secrets masked.
@@ -79,6 +102,7 @@ fn show_defaults(config: &Config) -> Value {
             ("lifecycle", json!(defaults.lifecycle())),
             ("results", json!(defaults.results())),
             ("validate", json!(defaults.validate())),
+            ("trust_hints", json!(defaults.trust_hints())),
         ],
     )
 }
@@ -97,6 +121,13 @@ fn show_expose(config: &Config) -> Value {
             ("prefix", json!(expose.prefix)),
         ],
     )
+}
+
+/// Renders `identity`.
+fn show_identity(config: &Config) -> Value {
+    let issuers: Vec<Value> = config.identity.issuers.iter().map(IssuerConfig::to_keys).collect();
+    let loopback = config.identity.loopback.as_str();
+    with_origins(config, "identity", [("loopback", json!(loopback)), ("issuers", json!(issuers))])
 }
 
 /// Renders a section as `{key: {value, origin}}`.

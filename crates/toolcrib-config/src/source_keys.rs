@@ -97,11 +97,13 @@ fn insert_settings(keys: &mut Map<String, Value>, settings: &SourceSettings) {
     let protocol = settings.protocol.map(ProtocolVersion::as_str);
     insert_if(keys, "protocol", protocol.is_some(), json!(protocol));
     insert_if(keys, "validate", settings.validate.is_some(), json!(settings.validate));
+    insert_if(keys, "trust_hints", settings.trust_hints.is_some(), json!(settings.trust_hints));
     insert_if(keys, "enabled", settings.enabled.is_some(), json!(settings.enabled));
     insert_if(keys, "title", settings.title.is_some(), json!(settings.title));
     insert_if(keys, "tags", !settings.tags.is_empty(), json!(settings.tags));
     insert_if(keys, "essential", !settings.essential.is_empty(), json!(settings.essential));
     insert_if(keys, "tools", !settings.tools.is_empty(), rules_to_value(&settings.tools));
+    insert_if(keys, "limits", !settings.limits.is_empty(), json!(settings.limits));
 }
 
 /// Writes rules as one map, or as a list of maps where other files restrict the source too.

@@ -20,6 +20,7 @@ use std::collections::HashMap;
 use super::Syntax;
 use super::diagnostic::ConfigDiagnostic;
 
+pub(super) use to_json::node_to_json;
 pub use to_json::yaml_to_json;
 
 /// Value with the line where it starts, counted from one.

@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use serde_json::json;
+use toolcrib_core::access_rules::AccessRules;
 use toolcrib_core::policy::{Rule, Rules, Verdict};
 use toolcrib_core::source::{
     ArgumentValidation, Auth, BuiltinSource, KeyLocation, Lifecycle, OnConflict, OpenApiSource, PollSettings,
@@ -12,6 +13,7 @@ use super::*;
 
 mod documentation;
 mod error_messages;
+mod identity;
 mod openapi;
 mod round_trip;
 
@@ -396,7 +398,8 @@ fn identity_and_private_sources_are_parsed_and_the_upper_file_wins() {
     let merged = read("identity: {}").merge_over(open());
     assert!(merged.identity.loopback == LoopbackAccess::Open && merged.allow_private_sources);
     let shown = show::show_config(&merged);
-    assert_eq!(shown["identity"], json!({ "loopback": { "value": "open", "origin": "toolcrib.yaml:3" } }));
+    assert_eq!(shown["identity"]["loopback"], json!({ "value": "open", "origin": "toolcrib.yaml:3" }));
+    assert_eq!(shown["identity"]["issuers"], json!({ "value": [], "origin": "default" }));
     assert_eq!(shown["allow_private_sources"], json!({ "value": true, "origin": "toolcrib.yaml:4" }));
 }
 
@@ -443,7 +446,7 @@ fn references_are_resolved_in_every_scalar() {
     assert!(matches!(&a.kind, SourceKind::Stdio(stdio) if stdio.args == ["${env:ON}"]), "texts are resolved at use");
     assert!(matches!(&b.kind, SourceKind::OpenApi(api) if api.allow_private && api.include == ["a*"]));
     assert!(matches!(&c.kind, SourceKind::Builtin(builtin) if builtin.tools == ["all"]));
-    let exported = export_json(&[a], Secrets::Masked);
+    let exported = export_json(&[a], &AccessRules::default(), Secrets::Masked);
     assert_eq!(exported["sources"]["a"]["enabled"], "${env:ON}");
 
     let faults = read("sources:\n  a:\n    command: x\n    ttl: \"${env:NONE}\"\n  b: { command: x, call_timeout: \"${env:COUNT}\" }\n  c: { command: x }\n").unwrap();
@@ -516,4 +519,26 @@ fn a_rule_may_have_the_name_that_is_shown() {
     assert_eq!(verdict("{ 'shop__*': deny, 'get_*': allow }", "get_x"), Verdict::Allow);
     assert_eq!(verdict("{ 'shop__*': deny, 'get_*': allow }", "set_x"), Verdict::Deny);
     assert_eq!(verdict("{ other__wipe: hide }", "wipe"), Verdict::Allow);
+}
+
+#[test]
+fn limits_are_read_and_the_lower_one_of_two_files_applies() {
+    let read = |text: &str| Config::read(text, "toolcrib.yaml", Path::new("/")).unwrap();
+    let limits = |calls_per_minute, concurrent_calls| CallLimits { calls_per_minute, concurrent_calls };
+    let user =
+        || read("limits: { calls_per_minute: 60 }\nsources: { a: { command: x, limits: { concurrent_calls: 2 } } }");
+    assert_eq!((user().limits, read("limits: {}").limits), (limits(Some(60), None), limits(None, None)));
+    let project = read(
+        "limits:\n  calls_per_minute: 600\n  concurrent_calls: 4\n\
+         sources: { a: { command: x, ttl: \"${env:TTL}\", limits: { concurrent_calls: 8, calls_per_minute: 9 } } }",
+    );
+    let merged = project.merge_over(Config { ..user() });
+    assert_eq!(merged.limits, limits(Some(60), Some(4)));
+    let origins = ["calls_per_minute", "concurrent_calls"].map(|key| merged.origins[&format!("limits.{key}")].line);
+    assert_eq!(origins, [1, 3]);
+    let source = merged.sources[0].source.as_ref().unwrap();
+    assert_eq!(source.settings.limits, limits(Some(9), Some(2)));
+    // Regression: a setting by reference must not drop the limits.
+    let (resolved, errors) = crate::resolve_settings(&source.settings, &|_| Ok("1m".into()));
+    assert_eq!((resolved.limits, errors), (limits(Some(9), Some(2)), Vec::new()));
 }

@@ -13,6 +13,8 @@
 //! command, url, headers, …         must be equal
 //! ```
 //!
+//! Groups, access rules and policies must stay equal too: whether a change gives more depends on the claims of callers.
+//!
 //! This module compares; asking the user and storing the answer is done by the library and the command.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,8 +26,9 @@ use toolcrib_core::policy::{DefaultVerdict, Rules, widens};
 use toolcrib_core::source::{Source, SourceId};
 use toolcrib_core::tool::SEPARATOR;
 
-use super::Config;
+use super::rules::{is_empty_section, rules_to_sections};
 use super::source_keys::{Secrets, rules_to_value, source_to_keys};
+use super::{Config, IssuerConfig};
 
 /// Keys of a source that may change freely: they run, contact and allow nothing.
 const KEYS_WITHOUT_TRUST: [&str; 9] = [
@@ -52,7 +55,7 @@ const EXCLUDE_LIST: &str = "exclude";
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TrustedFile {
-    /// Hashes of `defaults`, `expose` and other top-level keys that the file sets.
+    /// Hashes of `defaults`, `expose`, groups, access rules, policies and other top-level keys that the file sets.
     settings: BTreeMap<String, Fingerprint>,
     /// Top-level switches that are on and allow more, such as `allow_commands`.
     switches: BTreeSet<String>,
@@ -119,14 +122,24 @@ impl TrustedFile {
         if is_set("expose.essential_patterns") {
             expose_values.push(json!(expose.essential_patterns));
         }
+        let issuers: Vec<Value> = project.identity.issuers.iter().map(IssuerConfig::to_keys).collect();
         let settings = [
             ("defaults", json!(project.defaults)),
             ("expose", json!(expose_values)),
+            // Its key is that of the whole section, as it was stored when the section had no other key.
             ("identity", json!(project.identity.loopback.as_str())),
+            ("identity.issuers", json!(issuers)),
+            ("public_url", json!(project.public_url)),
             ("warm", json!(project.warm.as_str())),
             ("search", json!(project.search_model)),
+            ("limits", json!(project.limits)),
         ];
-        let settings = settings.into_iter().filter(|(key, _)| is_set(key));
+        // Rules have no order, so moving one changes nothing.
+        let mut rules: Vec<_> = project.rules.iter().map(|configured| (&configured.rule, None)).collect();
+        rules.sort_by_key(|(rule, _)| rule.name());
+        let rules = rules_to_sections(&rules).into_iter().filter(|(_, section)| !is_empty_section(section));
+        let is_part = |key: &str| is_set(if key == "identity" { "identity.loopback" } else { key });
+        let settings = settings.into_iter().filter(|(key, _)| is_part(key));
         let switches =
             [("allow_commands", project.allow_commands), ("allow_private_sources", project.allow_private_sources)];
         let sources = project
@@ -137,7 +150,11 @@ impl TrustedFile {
             (narrowing.id.clone(), trusted)
         });
         TrustedFile {
-            settings: settings.map(|(key, value)| (key.to_owned(), hash(value))).collect(),
+            settings: settings
+                .map(|(key, value)| (key.to_owned(), value))
+                .chain(rules)
+                .map(|(key, value)| (key, hash(value)))
+                .collect(),
             switches: switches.into_iter().filter(|(_, on)| *on).map(|(key, _)| key.to_owned()).collect(),
             sources: sources.collect(),
             narrowings: narrowings.collect(),
@@ -272,7 +289,7 @@ fn is_list_narrower(key: &str, old: &BTreeSet<Fingerprint>, new: &BTreeSet<Finge
 pub fn settings_to_trust(project: &Config) -> Map<String, Value> {
     let mut config = super::show::show_config(project);
     let mut keys = Map::new();
-    for section in ["defaults", "expose", "identity", "search"] {
+    for section in ["defaults", "expose", "identity", "limits", "search"] {
         let Some(values) = config[section].as_object_mut() else { continue };
         let set = values.iter_mut().filter(|(key, _)| project.origins.contains_key(&format!("{section}.{key}")));
         let set: Map<String, Value> = set.map(|(key, value)| (key.clone(), value["value"].take())).collect();
@@ -280,11 +297,13 @@ pub fn settings_to_trust(project: &Config) -> Map<String, Value> {
             keys.insert(section.to_owned(), set.into());
         }
     }
-    for key in ["warm", "allow_commands", "allow_private_sources"] {
+    for key in ["warm", "public_url", "allow_commands", "allow_private_sources"] {
         if project.origins.contains_key(key) {
             keys.insert(key.to_owned(), config[key]["value"].take());
         }
     }
+    let rules: Vec<_> = project.rules.iter().map(|configured| (&configured.rule, None)).collect();
+    keys.extend(rules_to_sections(&rules).into_iter().filter(|(_, section)| !is_empty_section(section)));
     for narrowing in &project.narrowings {
         let mut narrowed = Map::new();
         narrowed.extend(narrowing.enabled.map(|enabled| ("enabled".to_owned(), json!(enabled))));

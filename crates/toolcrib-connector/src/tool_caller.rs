@@ -12,6 +12,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use toolcrib_catalog::CatalogSource;
 use toolcrib_core::execution::OperationResponse;
+use toolcrib_core::principal::Principal;
 use toolcrib_core::{Result, Source, SourceId};
 
 use crate::context::CallContext;
@@ -30,6 +31,12 @@ pub trait ToolCaller: Send + Sync {
 
     /// Fails when the document of a source names a server that it did not name when the project's file was trusted.
     fn ensure_servers_are_trusted(&self, id: &SourceId, servers: &BTreeSet<String>) -> Result<()>;
+
+    /// Whether a caller may know of a tool, by its name in the catalogue. Denied tools are no secret.
+    fn can_see_tool(&self, caller: &Principal, name: &str) -> bool;
+
+    /// Whether there are tools that a caller may not know of, whose names must not appear in its errors.
+    fn is_restricted(&self, caller: &Principal) -> bool;
 
     /// Calls a tool like any other caller does, with policy, circuit breaker and statistics.
     async fn call_tool(self: Arc<Self>, request: CallRequest<'_>, context: &CallContext) -> Result<CallOutput>;

@@ -8,6 +8,9 @@
 //! route ─▶ Permission ─▶ min_role() ─▶ compared with the Role of the token
 //! ```
 
+mod group_name;
+mod token_claims;
+
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
@@ -16,8 +19,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Code, Error, Result};
 use crate::fingerprint::Fingerprint;
+use crate::principal::{Claims, Principal};
 use crate::text::sanitize_truncated;
 use crate::time::Timestamp;
+
+pub use group_name::{MAX_TOKEN_GROUPS, check_group_name};
+pub use token_claims::check_token_claims;
+
+pub(crate) use group_name::normalize_token_groups;
 
 /// Role of a client. Ordered: each role has all permissions of the roles before it. `Ord` is derived from the order of
 /// the variants, and [`Role::has_permission`] relies on it.
@@ -51,12 +60,10 @@ pub enum Permission {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AccessToken {
-    /// Short random identifier. Stable, while `name` may change.
+    /// Short random identifier. Stable, while the name may change.
     pub id: String,
-    /// Name for display, unique among valid tokens. May change.
-    pub name: String,
-    /// May be changed at any time; requests that are authenticated afterwards have the new role.
-    pub role: Role,
+    /// Client of all requests with the token. Made when the token is created or changed, and shared by its requests.
+    pub principal: Principal,
     /// SHA-256 of the token text, which is stored nowhere.
     pub hash: Fingerprint,
     /// Time of the journal record that created the token.
@@ -66,6 +73,26 @@ pub struct AccessToken {
 }
 
 impl AccessToken {
+    /// Name for display, unique among valid tokens. May change.
+    pub fn name(&self) -> &str {
+        self.principal.name()
+    }
+
+    /// May be changed at any time; requests that are authenticated afterwards have the new role.
+    pub fn role(&self) -> Role {
+        self.principal.role()
+    }
+
+    /// Groups that the token is restricted to; empty for a token without such a restriction.
+    pub fn groups(&self) -> &[String] {
+        self.principal.groups()
+    }
+
+    /// Claims that conditions of rules read.
+    pub fn claims(&self) -> &Claims {
+        self.principal.claims()
+    }
+
     /// Whether the token is no longer valid at `now`. A token expires at `expires_at` itself, not after it.
     pub fn is_expired(&self, now: Timestamp) -> bool {
         self.expires_at.is_some_and(|at| at <= now)

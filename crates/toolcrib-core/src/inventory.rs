@@ -13,6 +13,7 @@
 //! on a clock (records have their time) nor on manifests. Content of tools is not part of the inventory, only their
 //! names, dates and switches; the catalogue combines both.
 
+mod access_rules;
 mod access_tokens;
 mod command;
 mod damage;
@@ -25,6 +26,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use crate::access::AccessToken;
+use crate::access_rules::{AccessRules, NamedRule, RuleKind};
 use crate::delta::Delta;
 use crate::error::{Code, Error, Result};
 use crate::features::{FeatureChanges, FeatureKind};
@@ -33,6 +35,8 @@ use crate::manifest::PackedManifest;
 use crate::source::SourceId;
 use crate::time::Timestamp;
 use crate::tool::{ToolId, ToolName};
+
+use access_tokens::{TokenRestrictions, token_principal};
 
 pub use command::{Command, Declaration, FeaturesUpdate, ManifestUpdate, NewToken, PreviousManifest, TokenChange};
 pub use damage::{Damage, DamageLog};
@@ -44,7 +48,7 @@ pub use stored_event::{StoredEvent, compare_versions, event_type};
 /// have thousands of resources; the others are counted. The stored lists have all of them.
 const MAX_FEATURE_NAMES: usize = 20;
 
-/// Current state of all sources and tokens. Cheap to clone: the parts are shared and copied on write.
+/// Current state of all sources, tokens and rules. Cheap to clone: the parts are shared and copied on write.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Inventory {
     /// Sequence number of the last applied record.
@@ -53,6 +57,8 @@ pub struct Inventory {
     sources: BTreeMap<SourceId, Arc<SourceState>>,
     /// Tokens that were not revoked, by id.
     tokens: Arc<BTreeMap<String, AccessToken>>,
+    /// Groups, access rules and policies.
+    rules: Arc<AccessRules>,
     /// Number of records that this build does not understand and skipped.
     pub unknown_events: u64,
 }
@@ -163,6 +169,9 @@ impl Inventory {
             Command::CreateToken(new) => self.create_token(new),
             Command::ChangeToken(change) => self.change_token(change),
             Command::RevokeToken(id) => Ok(self.revoke_token(id)),
+            Command::DefineRule(rule) => self.define_rule(rule),
+            Command::RemoveRule { kind, name } => self.remove_rule(*kind, name),
+            Command::ReconcileRules(rules) => self.reconcile_rules(rules),
             Command::AcceptDamage { damage, records } => Ok(self.accept_damage(damage, records.as_deref())),
         }
     }
@@ -238,26 +247,33 @@ impl Inventory {
             }
             Event::ToolEnabled { source, tool } => self.update_tool(source, tool, |state| state.disabled = false),
             Event::ToolDisabled { source, tool } => self.update_tool(source, tool, |state| state.disabled = true),
-            Event::TokenCreated { token, name, role, hash, expires_at } => {
-                let created = AccessToken {
-                    id: token.clone(),
-                    name: name.clone(),
-                    role: *role,
-                    hash: *hash,
-                    created_at: at,
-                    expires_at: *expires_at,
-                };
-                Arc::make_mut(&mut self.tokens).insert(token.clone(), created);
-            }
-            Event::TokenChanged { token, name, role } => {
-                if let Some(known) = Arc::make_mut(&mut self.tokens).get_mut(token) {
-                    known.name.clone_from(name);
-                    known.role = *role;
+            Event::TokenCreated { token: id, name, role, hash, expires_at, groups, claims } => {
+                // A token without its claims might see more, so one whose claims are invalid is not admitted.
+                if let Ok(principal) = token_principal(id, name, *role, groups, claims) {
+                    let (hash, expires_at) = (*hash, *expires_at);
+                    let created = AccessToken { id: id.clone(), principal, hash, created_at: at, expires_at };
+                    Arc::make_mut(&mut self.tokens).insert(id.clone(), created);
                 }
+            }
+            Event::TokenChanged { token, name, role, groups, claims } => {
+                let restrictions = TokenRestrictions { groups: groups.as_deref(), claims: claims.as_ref() };
+                self.apply_token_change(token, name, *role, restrictions);
             }
             Event::TokenRevoked { token, .. } => {
                 Arc::make_mut(&mut self.tokens).remove(token);
             }
+            Event::GroupDefined { group, origin, definition } => {
+                self.apply_rule(NamedRule::Group(group.clone(), definition.clone()), *origin);
+            }
+            Event::AccessRuleDefined { rule, origin, definition } => {
+                self.apply_rule(NamedRule::Access(rule.clone(), definition.clone()), *origin);
+            }
+            Event::PolicyDefined { policy, origin, definition } => {
+                self.apply_rule(NamedRule::Policy(policy.clone(), definition.clone()), *origin);
+            }
+            Event::GroupRemoved { group } => Arc::make_mut(&mut self.rules).remove(RuleKind::Group, group),
+            Event::AccessRuleRemoved { rule } => Arc::make_mut(&mut self.rules).remove(RuleKind::Access, rule),
+            Event::PolicyRemoved { policy } => Arc::make_mut(&mut self.rules).remove(RuleKind::Policy, policy),
             // A lost record may have revoked any token, so none of them stays valid.
             Event::DamageAccepted { .. } => self.tokens = Arc::default(),
             Event::Unknown => self.unknown_events += 1,

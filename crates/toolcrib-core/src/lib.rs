@@ -19,6 +19,8 @@ pub mod execution;
 
 pub mod policy;
 
+pub mod limits;
+
 // Lists of tools and other features, and the state that events make of them.
 pub mod manifest;
 
@@ -33,6 +35,10 @@ pub mod freshness;
 pub mod access;
 
 pub mod principal;
+
+pub mod access_rules;
+
+pub mod expose;
 
 // Helpers without a notion of tools, used by most modules above.
 pub mod error;

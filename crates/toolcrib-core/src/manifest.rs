@@ -25,7 +25,7 @@ use crate::text::sanitize_truncated;
 use crate::tool::Tool;
 
 pub(crate) use normalize::sanitize_schema;
-pub use packed::{ListTraits, PackedManifest, PackedTool};
+pub use packed::{ListTraits, OperationTraits, PackedManifest, PackedTool};
 
 /// Parsed tool list of a source. [`PackedManifest`] is its stored form.
 #[derive(Debug, Clone)]

@@ -8,24 +8,57 @@
 //! none of these               Local                 a local process, a command, a host program
 //! ```
 
+use std::fmt;
 use std::sync::{Arc, LazyLock};
 
+use arc_swap::ArcSwapOption;
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use crate::access::Role;
+use crate::access_rules::{AccessRules, AccessScope};
 use crate::error::{Code, Error, Result};
 
 /// The client of a request or a call. Cheap to clone: it goes through every call.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Principal(Arc<PrincipalFields>);
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct PrincipalFields {
+    name: String,
+    subject: Arc<Subject>,
+    narrowing: ViewNarrowing,
+}
+
+/// How the interface that a principal uses narrows what it sees.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ViewNarrowing {
+    /// Denied and hidden tools are left out for administrators too: clients of MCP are agents, whatever token they have.
+    pub as_agent: bool,
+    /// Only tools of this group, as at the endpoint `/mcp/{group}`.
+    pub group: Option<String>,
+    /// Globs on names, of which one must match; empty for no such restriction.
+    pub only: Vec<String>,
+}
+
+/// Everything about a principal but the name that it is shown under.
+#[derive(Debug)]
+struct Subject {
     identity: PrincipalIdentity,
+    /// Name that it was made with.
     name: String,
     role: Role,
     claims: Claims,
     groups: Arc<[String]>,
+    /// The last scope that was resolved for it.
+    scope: ArcSwapOption<CachedScope>,
+}
+
+/// A scope with the rules that it was resolved from.
+#[derive(Debug)]
+struct CachedScope {
+    rules: Arc<AccessRules>,
+    scope: Arc<AccessScope>,
 }
 
 /// Identity of a principal: its kind, the issuer or token, and the subject. Two principals are the same client only if
@@ -44,7 +77,7 @@ pub enum PrincipalIdentity {
 }
 
 /// Claims about a principal: a JSON object of bounded size, shared by all clones.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, PartialEq, Eq, Default)]
 pub struct Claims(Option<Arc<Map<String, Value>>>);
 
 /// Maximum size of all claims of a principal as compact JSON. Identity providers put group lists into tokens, but a
@@ -56,9 +89,19 @@ const RESERVED_CLAIM: &str = "caller";
 impl Principal {
     /// Creates a principal without claims and groups.
     pub fn new(identity: PrincipalIdentity, name: impl Into<String>, role: Role) -> Principal {
-        let fields =
-            PrincipalFields { identity, name: name.into(), role, claims: Claims::default(), groups: Arc::default() };
-        Principal(Arc::new(fields))
+        let name = name.into();
+        Principal::from_subject(name.clone(), Subject::new(identity, name, role, Claims::default(), Arc::default()))
+    }
+
+    fn from_subject(name: String, subject: Subject) -> Principal {
+        let narrowing = ViewNarrowing::default();
+        Principal(Arc::new(PrincipalFields { name, subject: Arc::new(subject), narrowing }))
+    }
+
+    /// Returns the principal with other properties. The name that it is shown under stays.
+    fn with_subject(&self, change: impl FnOnce(Subject) -> Subject) -> Principal {
+        let subject = Arc::new(change(self.0.subject.copy()));
+        Principal(Arc::new(PrincipalFields { subject, ..(*self.0).clone() }))
     }
 
     /// Creates the principal of a host program or a local process, with the role `agent`.
@@ -73,33 +116,65 @@ impl Principal {
         Principal::new(PrincipalIdentity::Local, name, Role::Agent)
     }
 
+    /// Returns the principal with another identity, such as that of a session that its token opened.
+    #[must_use]
+    pub fn with_identity(&self, identity: PrincipalIdentity) -> Principal {
+        self.with_subject(|subject| Subject { identity, ..subject })
+    }
+
     /// Returns the same principal under another name, e.g. with the interface that it uses in front.
     #[must_use]
     pub fn with_name(&self, name: impl Into<String>) -> Principal {
         Principal(Arc::new(PrincipalFields { name: name.into(), ..(*self.0).clone() }))
     }
 
+    /// Returns the same principal as it reads through an interface that narrows what it sees.
+    #[must_use]
+    pub fn narrowed(&self, narrowing: ViewNarrowing) -> Principal {
+        Principal(Arc::new(PrincipalFields { narrowing, ..(*self.0).clone() }))
+    }
+
+    /// How its interface narrows what it sees.
+    pub fn narrowing(&self) -> &ViewNarrowing {
+        &self.0.narrowing
+    }
+
     /// Returns the principal with another role.
     #[must_use]
     pub fn with_role(&self, role: Role) -> Principal {
-        Principal(Arc::new(PrincipalFields { role, ..(*self.0).clone() }))
+        self.with_subject(|subject| Subject { role, ..subject })
     }
 
     /// Returns the principal with these claims.
     #[must_use]
     pub fn with_claims(&self, claims: Claims) -> Principal {
-        Principal(Arc::new(PrincipalFields { claims, ..(*self.0).clone() }))
+        self.with_subject(|subject| Subject { claims, ..subject })
     }
 
     /// Returns the principal with these groups of its own.
     #[must_use]
     pub fn with_groups(&self, groups: impl Into<Arc<[String]>>) -> Principal {
-        Principal(Arc::new(PrincipalFields { groups: groups.into(), ..(*self.0).clone() }))
+        self.with_subject(|subject| Subject { groups: groups.into(), ..subject })
+    }
+
+    /// Returns the scope for a set of rules: the one that was resolved before, or a new one.
+    pub(crate) fn cached_scope(
+        &self,
+        rules: &Arc<AccessRules>,
+        resolve: impl FnOnce() -> AccessScope,
+    ) -> Arc<AccessScope> {
+        let cache = &self.0.subject.scope;
+        if let Some(cached) = cache.load().as_ref().filter(|cached| Arc::ptr_eq(&cached.rules, rules)) {
+            return cached.scope.clone();
+        }
+        let scope = Arc::new(resolve());
+        cache.store(Some(Arc::new(CachedScope { rules: rules.clone(), scope: scope.clone() })));
+        scope
     }
 
     /// Kind, issuer or token, and subject.
     pub fn identity(&self) -> &PrincipalIdentity {
-        &self.0.identity
+        &self.0.subject.identity
     }
 
     /// Name in logs, in records of calls and in the journal. Not unique, and no proof of identity.
@@ -107,19 +182,46 @@ impl Principal {
         &self.0.name
     }
 
+    /// Name that the principal was made with: that of its token, whatever interface it uses.
+    pub fn original_name(&self) -> &str {
+        &self.0.subject.name
+    }
+
     /// Role, which decides on permissions.
     pub fn role(&self) -> Role {
-        self.0.role
+        self.0.subject.role
     }
 
     /// Claims of its token.
     pub fn claims(&self) -> &Claims {
-        &self.0.claims
+        &self.0.subject.claims
     }
 
     /// Groups that its token is restricted to; empty for a token without such a restriction.
     pub fn groups(&self) -> &[String] {
-        &self.0.groups
+        &self.0.subject.groups
+    }
+}
+
+/// The scope that was resolved from the properties is none of them.
+impl PartialEq for Subject {
+    fn eq(&self, other: &Subject) -> bool {
+        let properties = |subject: &Subject| (subject.identity.clone(), subject.name.clone(), subject.role);
+        properties(self) == properties(other) && self.claims == other.claims && self.groups == other.groups
+    }
+}
+
+impl Eq for Subject {}
+
+impl Subject {
+    fn new(identity: PrincipalIdentity, name: String, role: Role, claims: Claims, groups: Arc<[String]>) -> Subject {
+        Subject { identity, name, role, claims, groups, scope: ArcSwapOption::empty() }
+    }
+
+    /// Copies the properties, without the scope that was resolved from them.
+    fn copy(&self) -> Subject {
+        let Subject { identity, name, role, claims, groups, scope: _ } = self;
+        Subject::new(identity.clone(), name.clone(), *role, claims.clone(), groups.clone())
     }
 }
 
@@ -153,6 +255,22 @@ impl PrincipalIdentity {
         }
     }
 
+    /// Issuer of an access token.
+    pub fn issuer(&self) -> Option<&str> {
+        match self {
+            PrincipalIdentity::Jwt { issuer, .. } => Some(issuer),
+            PrincipalIdentity::Local | PrincipalIdentity::Console { .. } | PrincipalIdentity::Token { .. } => None,
+        }
+    }
+
+    /// Id of the token, also of the one that opened a session of the console.
+    pub fn token_id(&self) -> Option<&str> {
+        match self {
+            PrincipalIdentity::Console { token } | PrincipalIdentity::Token { id: token } => Some(token),
+            PrincipalIdentity::Local | PrincipalIdentity::Jwt { .. } => None,
+        }
+    }
+
     /// Text that identifies the owner of sessions and streams. A token and the console sessions that were opened with it
     /// are one owner: they share its limits, and end with it.
     pub fn owner_key(&self) -> Arc<str> {
@@ -183,6 +301,25 @@ impl Claims {
     /// Returns a claim by its name.
     pub fn get(&self, name: &str) -> Option<&Value> {
         self.0.as_ref()?.get(name)
+    }
+
+    /// Returns all claims.
+    pub fn as_map(&self) -> &Map<String, Value> {
+        static NO_CLAIMS: LazyLock<Map<String, Value>> = LazyLock::new(Map::new);
+        self.0.as_deref().unwrap_or(&NO_CLAIMS)
+    }
+}
+
+/// Shows names only: values may be personal data, and what is formatted for debugging may be logged.
+impl fmt::Debug for Claims {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.as_map().keys()).finish()
+    }
+}
+
+impl Serialize for Claims {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.as_map().serialize(serializer)
     }
 }
 
@@ -233,6 +370,17 @@ mod tests {
         assert_eq!((renamed.name(), renamed.role()), ("rest", Role::Viewer));
         assert_eq!((renamed.identity(), renamed.groups()), (principal.identity(), principal.groups()));
         assert_eq!(renamed.claims().get("team"), Some(&json!("a")));
+    }
+
+    #[test]
+    fn claims_are_compared_by_content_and_debugged_without_values() {
+        let one = claims(json!({"team": "support", "level": 2})).unwrap();
+        assert_eq!(one, claims(json!({"level": 2, "team": "support"})).unwrap());
+        assert_eq!(claims(json!({})).unwrap(), Claims::default());
+        let principal = Principal::local("ada").with_claims(one);
+        assert_ne!(principal, Principal::local("ada"));
+        let text = format!("{principal:?}");
+        assert!(text.contains("team") && !text.contains("support"), "{text}");
     }
 
     #[test]

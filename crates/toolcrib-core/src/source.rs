@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::limits::CallLimits;
 use crate::policy::Rules;
 
 pub use id::SourceId;
@@ -229,6 +230,9 @@ pub struct SourceSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     /// Treatment of arguments that do not match the tool's schema.
     pub validate: Option<ArgumentValidation>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Whether the risk of a tool follows from the hints of its server.
+    pub trust_hints: Option<bool>,
 
     #[serde(skip_serializing_if = "Option::is_none")]
     /// The only protocol version to speak with an MCP server; `None` negotiates it.
@@ -248,6 +252,9 @@ pub struct SourceSettings {
     /// Rules on the source's tools.
     #[serde(skip_serializing_if = "Rules::is_empty")]
     pub tools: Rules,
+    /// Limits on calls of all callers together.
+    #[serde(skip_serializing_if = "CallLimits::is_empty")]
+    pub limits: CallLimits,
     /// Settings that are references to environment variables, such as `${env:TTL}`, by key. The fields of these
     /// settings are unset here: each process fills them in with its own values, so that a stored definition does not
     /// depend on the environment of the process that declared it.
@@ -335,11 +342,11 @@ pub enum ArgumentValidation {
 }
 
 impl Source {
-    /// Whether connection and tools of two definitions are the same. `results` may differ, since it affects only how
-    /// results are passed on.
+    /// Whether connection and tools of two definitions are the same. `results` and `limits` may differ, since they
+    /// affect only how results are passed on and when calls are sent.
     pub fn has_same_connection(&self, other: &Source) -> bool {
-        let results = other.settings.results;
-        let comparable = SourceSettings { results, ..self.settings.clone() };
+        let SourceSettings { results, limits, .. } = other.settings;
+        let comparable = SourceSettings { results, limits, ..self.settings.clone() };
         self.id == other.id && self.kind == other.kind && comparable == other.settings
     }
 
@@ -397,6 +404,7 @@ impl SourceSettings {
             lifecycle: self.lifecycle.or(defaults.lifecycle),
             results: self.results.or(defaults.results),
             validate: self.validate.or(defaults.validate),
+            trust_hints: self.trust_hints.or(defaults.trust_hints),
             ..self.clone()
         }
     }
@@ -451,6 +459,11 @@ impl SourceSettings {
 
     pub fn validate(&self) -> ArgumentValidation {
         self.validate.unwrap_or(ArgumentValidation::Strict)
+    }
+
+    /// Whether the hints of the server (`readOnlyHint`, `destructiveHint`, `openWorldHint`) say how risky its tools are.
+    pub fn trust_hints(&self) -> bool {
+        self.trust_hints.unwrap_or(false)
     }
 }
 

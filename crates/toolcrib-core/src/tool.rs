@@ -11,8 +11,10 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::access_rules::RiskHints;
 use crate::error::{Code, Error, Result};
 use crate::execution::ExecutionSpec;
 use crate::fingerprint::Fingerprint;
@@ -165,6 +167,26 @@ impl Tool {
     /// `ToolRef::execution_spec` of the catalogue.
     pub fn parse_execution_spec(&self) -> Option<ExecutionSpec> {
         serde_json::from_str(self.execution_spec.as_ref()?.get()).ok()
+    }
+
+    /// Returns what the source says about the risk of calling the tool. Values other than booleans count as absent.
+    pub fn risk_hints(&self) -> RiskHints {
+        #[derive(Default, Deserialize)]
+        #[serde(rename_all = "camelCase", default)]
+        struct Annotations {
+            read_only_hint: Value,
+            destructive_hint: Value,
+            open_world_hint: Value,
+        }
+        let annotations = self.listing.annotations.as_ref();
+        let parsed: Annotations =
+            annotations.and_then(|annotations| serde_json::from_str(annotations.get()).ok()).unwrap_or_default();
+        let defaults = RiskHints::default();
+        RiskHints {
+            read_only: parsed.read_only_hint.as_bool().unwrap_or(defaults.read_only),
+            destructive: parsed.destructive_hint.as_bool().unwrap_or(defaults.destructive),
+            open_world: parsed.open_world_hint.as_bool().unwrap_or(defaults.open_world),
+        }
     }
 
     /// Whether the tool is for the views of MCP Apps alone and not for models: `_meta.ui.visibility` has `app` and not

@@ -101,7 +101,8 @@ let historyMayHaveChanged = false;
 
 /* Fetches the current page again. Runs at most one request at a time: calls during a request cause one more afterwards. */
 async function refresh() {
-  if (isLeaving) return;
+  // `data-static` marks a page with unsaved input, or one that shows a new token.
+  if (isLeaving || main.querySelector("[data-static]")) return;
   if (isRefreshing) {
     refreshAgain = true;
     return;
@@ -184,6 +185,7 @@ function affectsPage(type, data) {
   switch (location.pathname) {
     case "/sources": return type !== "call";
     case "/tools": return type === "record" || (type === "call" && listsToolsOf(data.source ?? ""));
+    case "/access": return type === "record";
     case "/activity": return ["record", "discovered", "call"].includes(type);
     default: return true;
   }
@@ -344,6 +346,33 @@ document.addEventListener("submit", (event) => {
   if (event.target.dataset.search === undefined) return;
   event.preventDefault();
   search(event.target);
+});
+
+let previewTimer = 0;
+let previewRequest = null;
+
+/* Sends a form as its first button would, and replaces only the preview, so that the fields are untouched. */
+async function showPreview(form) {
+  const preview = form.dataset.preview;
+  const fields = new URLSearchParams(new FormData(form));
+  const action = form.getAttribute("action");
+  const [address, options] = form.method === "post" ? [action, { method: "POST", body: fields }] : [`${action}?${fields}`, {}];
+  previewRequest?.abort();
+  previewRequest = new AbortController();
+  try {
+    const { page } = await fetchPage(address, { ...options, signal: previewRequest.signal });
+    const [current, next] = [document.getElementById(preview), page.getElementById(preview)];
+    if (current && next) updateChildren(current, next);
+    else if (current) current.textContent = errorMessage(page);
+  } catch {
+    // A newer preview aborted this one, or the server is unreachable.
+  }
+}
+document.addEventListener("input", (event) => {
+  const form = event.target.form;
+  if (form?.dataset.preview === undefined) return;
+  clearTimeout(previewTimer);
+  previewTimer = setTimeout(() => showPreview(form), 200);
 });
 
 document.addEventListener("click", async (event) => {

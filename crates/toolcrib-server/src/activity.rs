@@ -20,8 +20,10 @@ use toolcrib::core::inventory::{Event, Record};
 use toolcrib::registry::{DiscoveryStage, RegistryNotice, Visibility};
 use toolcrib::{RefreshOutcome, Registry, SourceId};
 
-pub(crate) use calls_per_minute::{CallsPerMinute, MinuteCounts};
+pub(crate) use calls_per_minute::MinuteCounts;
 pub(crate) use token_costs::TokenCosts;
+
+use calls_per_minute::{CalledTool, CallsPerMinute, ToolCalls};
 
 /// Maximum number of entries; the oldest are dropped. The activity page shows 100 of them; the rest is for its filters,
 /// which search the same entries.
@@ -115,9 +117,11 @@ impl Activity {
         entries.iter().filter_map(select).take(limit).collect()
     }
 
-    /// Returns the calls of the last hour, oldest minute first.
-    pub(crate) fn calls_in_last_hour(&self, now: Timestamp) -> Vec<MinuteCounts> {
-        self.recent.lock().calls_per_minute.last_hour(now)
+    /// Returns the calls of the last hour that a reader may know of, oldest minute first.
+    pub(crate) fn calls_in_last_hour(&self, now: Timestamp, visibility: &Visibility) -> Vec<MinuteCounts> {
+        let tools = self.recent.lock().calls_per_minute.last_hour(now);
+        let is_visible = |calls: &ToolCalls| visibility.shows_called_tool(calls.tool.source.as_ref(), &calls.tool.name);
+        calls_per_minute::add_up(tools.into_iter().filter(is_visible))
     }
 
     /// Returns the last discovery of a source.
@@ -175,12 +179,14 @@ impl RecentActivity {
                 }
             }
             RegistryNotice::CallFinished(call) => {
-                self.calls_per_minute.record_call(call.at, call.code != "OK");
+                let tool = CalledTool { source: call.source.clone(), name: call.tool.clone() };
+                self.calls_per_minute.record_call(tool, call.at, call.code != "OK");
                 self.push(ActivityEntry { at: call.at, event: ActivityEvent::Called(call) });
             }
             // The list of discoveries shows failures already.
             RegistryNotice::SourceTransition(_)
             | RegistryNotice::CatalogChanged
+            | RegistryNotice::RulesChanged
             | RegistryNotice::FeaturesChanged
             | RegistryNotice::SourceNotification { .. } => {}
             _ => {}

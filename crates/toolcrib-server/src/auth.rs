@@ -2,8 +2,8 @@
 //! route states the [`Permission`] that it requires. Handlers find the [`AuthenticatedClient`] in the request's extensions.
 //!
 //! Credentials are tried in this order, and the first kind that is present decides:
-//! 1. `Authorization: Bearer`: the administrator's token (`admin.token`) or a stored one. An invalid token is an error,
-//!    also for a client that needs none, except on public routes.
+//! 1. `Authorization: Bearer`: the administrator's token (`admin.token`), a stored one, or an access token of an identity
+//!    provider (`jwt`). An invalid token is an error, also for a client that needs none, except on public routes.
 //! 2. The cookie of a console session. An expired one counts as none.
 //! 3. The process at the other end of the connection, if it is local and `identity.loopback` admits it: role `agent`.
 //!
@@ -17,31 +17,35 @@ mod peer;
 mod security_headers;
 
 mod admin_token;
+mod jwt;
 mod rate_limit;
+mod resource_metadata;
 
 mod cookie;
 mod login;
 mod sessions;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use axum::http::{HeaderMap, header};
-use toolcrib::config::LoopbackAccess;
+use toolcrib::config::{Config, LoopbackAccess};
 use toolcrib::core::fingerprint::Fingerprint;
 use toolcrib::core::inventory::Actor;
 use toolcrib::core::principal::PrincipalIdentity;
-use toolcrib::registry::TokenView;
 use toolcrib::{Code, Error, Principal, Registry, Result};
 
 pub(crate) use authorize::{AuthorizedRequest, InsufficientRole, accepts_html, authenticate_reader, authorize};
+pub(crate) use jwt::JWT_NAME_PREFIX;
 pub(crate) use locality::{ConnectionPeer, Locality};
 pub(crate) use login::router;
 pub(crate) use origin::reject_foreign_request;
+pub(crate) use resource_metadata::metadata_router;
 pub(crate) use security_headers::set_security_headers;
 pub(crate) use toolcrib::core::access::{Permission, Role};
 
+use jwt::AccessTokenVerifier;
 use locality::PeerIdentifier;
 use rate_limit::TokenRateLimit;
 use sessions::{ConsoleSessions, Credential};
@@ -51,7 +55,7 @@ use crate::state::ServerConfig;
 /// The authenticated client of a request, inserted into the request's extensions by [`authorize()`].
 #[derive(Debug, Clone)]
 pub(crate) struct AuthenticatedClient {
-    /// Its name is `local`, `admin`, or the name of a token.
+    /// Its name is `local`, `admin`, the name of a token, or `jwt:` with a name from an access token.
     pub(crate) principal: Principal,
     /// True when the request comes from a process on this machine that may read and call without a token. A source that
     /// runs programs or reads files may be declared only by a local administrator.
@@ -62,6 +66,11 @@ pub(crate) struct AuthenticatedClient {
 }
 
 impl AuthenticatedClient {
+    /// Client that sent a token, and so has no session.
+    fn with_token(principal: Principal, locality: Locality) -> AuthenticatedClient {
+        AuthenticatedClient { principal, is_local: locality == Locality::Local, csrf: None }
+    }
+
     /// Actor of journal records: `rest:NAME`, or `rest` for a local process without a token. The prefix separates it from
     /// those of other interfaces, so that history shows where a change came from.
     pub(crate) fn actor(&self) -> Actor {
@@ -94,10 +103,17 @@ pub(crate) struct Authenticator {
     admin_token_hash: Fingerprint,
     /// Console sessions and unused login links of this process.
     sessions: ConsoleSessions,
-    /// Counts wrong tokens of all clients together.
+    /// Counts wrong tokens of each client.
     rate_limit: TokenRateLimit,
+    /// Verifies access tokens of identity providers; its issuers are replaced on reload.
+    jwt: AccessTokenVerifier,
+    /// `public_url`, or the address that the server listens on if only this machine can reach it; `None` if neither is
+    /// known. Replaced on reload.
+    public_url: ArcSwapOption<String>,
     /// The principal of local processes without a token. Made once, because most requests are theirs.
     local_principal: Principal,
+    /// The principal of requests with the token in `admin.token`.
+    admin_principal: Principal,
 }
 
 /// Which clients can reach the server.
@@ -110,17 +126,25 @@ enum Exposure {
 }
 
 impl Authenticator {
-    /// Reads the administrator's token, or creates it. Fails when `address` is reachable from other machines and no valid
-    /// token exists, for then no remote client could be served.
+    /// Reads the administrator's token, or creates it. Fails when `address` is reachable from other machines and there is
+    /// neither a valid token nor an identity provider, for then no remote client could be served; also when there is a
+    /// provider, but no `public_url` by which its tokens could be recognised.
     pub(crate) fn open(address: SocketAddr, registry: Registry, config: &ServerConfig) -> Result<Authenticator> {
         let is_remote = !locality::is_loopback(address);
         // The tokens in a damaged journal are unknown. The server still starts and accepts only the admin token.
         let tokens_reliable = registry.tokens().ensure_reliable().is_ok();
-        if is_remote && tokens_reliable && !registry.tokens().list().iter().any(|token| !token.expired) {
+        let settings = &config.loaded_config.config;
+        let has_issuers = !settings.identity.issuers.is_empty();
+        let has_token = || registry.tokens().list().iter().any(|token| !token.expired);
+        if is_remote && tokens_reliable && !has_issuers && !has_token() {
             let message = format!(
                 "`{address}` can be reached from other machines, and there is no access token yet; create one with \
                  `toolcrib token create NAME --role agent`, or listen on 127.0.0.1"
             );
+            return Err(Error::new(Code::ConfigInvalid, message));
+        }
+        if has_issuers && find_public_url(settings, address).is_none() {
+            let message = format!("`{address}` can be reached from other machines, so {MISSING_PUBLIC_URL}");
             return Err(Error::new(Code::ConfigInvalid, message));
         }
         // Behind a reverse proxy every request seems to come from this machine, so `require_token` counts as reachable.
@@ -130,14 +154,22 @@ impl Authenticator {
             address,
             registry,
             exposure,
-            loopback: ArcSwap::from_pointee(config.loaded_config.config.identity.loopback),
+            loopback: ArcSwap::from_pointee(settings.identity.loopback),
             peer_identifier: PeerIdentifier::default(),
             refuse_own_process: config.refuse_own_process,
             admin_token_hash,
             sessions: ConsoleSessions::default(),
             rate_limit: TokenRateLimit::default(),
+            jwt: AccessTokenVerifier::default(),
+            public_url: ArcSwapOption::empty(),
             local_principal: Principal::local("local"),
+            admin_principal: Principal::new(
+                PrincipalIdentity::Token { id: PrincipalIdentity::ADMIN_TOKEN.into() },
+                "admin",
+                Role::Admin,
+            ),
         };
+        authenticator.set_config(settings);
         // At the start, so that the warning is at the top of the log and not beside the first refused client.
         authenticator.probe_peer_identification();
         Ok(authenticator)
@@ -157,9 +189,21 @@ impl Authenticator {
         **self.loopback.load()
     }
 
-    /// Sets `identity.loopback` for all requests from now on.
-    pub(crate) fn set_loopback(&self, loopback: LoopbackAccess) {
-        self.loopback.store(Arc::new(loopback));
+    /// Sets `identity` and `public_url` for all requests from now on.
+    pub(crate) fn set_config(&self, config: &Config) {
+        self.loopback.store(Arc::new(config.identity.loopback));
+        let public_url = find_public_url(config, self.address);
+        let issuers = match &public_url {
+            Some(_) => &config.identity.issuers[..],
+            // A start would be refused. Tokens whose audience is unknown are not accepted.
+            None => &[],
+        };
+        if issuers.len() < config.identity.issuers.len() {
+            tracing::error!("no tokens of identity providers are accepted: {MISSING_PUBLIC_URL}");
+        }
+        let audience = public_url.as_deref().map(resource_metadata::resource_url).unwrap_or_default();
+        self.jwt.set_issuers(issuers, &audience);
+        self.public_url.store(public_url.map(Arc::new));
     }
 
     /// Creates a one-time link that signs in as administrator, and returns its path with the key.
@@ -170,13 +214,45 @@ impl Authenticator {
     /// Authenticates a request by its headers and locality. Returns `None` for a request without credentials that is
     /// not local either, and an error for credentials that are malformed, unknown, revoked or expired. A token takes
     /// precedence over a cookie: a program that sends one means it, and needs no CSRF token.
-    fn authenticate(&self, headers: &HeaderMap, locality: Locality) -> Result<Option<AuthenticatedClient>> {
+    async fn authenticate(
+        &self,
+        headers: &HeaderMap,
+        locality: Locality,
+        peer: Option<IpAddr>,
+    ) -> Result<Option<AuthenticatedClient>> {
         if headers.contains_key(header::AUTHORIZATION) {
-            let credential = self.verify_token(bearer_token(headers)?)?;
+            let token = bearer_token(headers)?;
+            if let Some(client) = self.authenticate_jwt(token, locality).await {
+                return client.map(Some);
+            }
+            let credential = self.verify_token(token, peer)?;
             return Ok(self.resolve_client(&credential, None, locality));
         }
         self.ensure_session_verifiable(headers)?;
         Ok(self.authenticate_without_token(headers, locality))
+    }
+
+    /// Verifies an access token of an identity provider; `None` for any other token. A wrong one is not counted as a failed
+    /// attempt: it is refused at the same cost for each client, and a client whose token has expired is no attacker.
+    async fn authenticate_jwt(&self, token: &str, locality: Locality) -> Option<Result<AuthenticatedClient>> {
+        if let Some(client) = self.find_verified_jwt(token, locality) {
+            return Some(Ok(client));
+        }
+        if !AccessTokenVerifier::is_jwt(token) {
+            return None;
+        }
+        let verified = self.jwt.verify(token, Fingerprint::digest(token), self.registry.now()).await;
+        Some(verified.map(|principal| AuthenticatedClient::with_token(principal, locality)))
+    }
+
+    /// Returns the client of an access token that was verified before.
+    fn find_verified_jwt(&self, token: &str, locality: Locality) -> Option<AuthenticatedClient> {
+        // No other token has a dot.
+        if !token.contains('.') {
+            return None;
+        }
+        let principal = self.jwt.find_verified(&Fingerprint::digest(token), self.registry.now())?;
+        Some(AuthenticatedClient::with_token(principal, locality))
     }
 
     /// Fails for a session that was opened with a stored token while the journal is damaged: whether the token was revoked
@@ -193,10 +269,22 @@ impl Authenticator {
 
     /// Authenticates the headers of an earlier request again. Unlike [`Authenticator::authenticate`] it does not count a
     /// token that became invalid as a failed attempt.
-    fn reauthenticate(&self, headers: &HeaderMap, locality: Locality) -> Option<AuthenticatedClient> {
+    async fn reauthenticate(&self, headers: &HeaderMap, locality: Locality) -> Option<AuthenticatedClient> {
+        if let Some(client) = self.authenticate_now(headers, locality) {
+            return Some(client);
+        }
+        // The cache of verified tokens may have lost the token.
+        self.authenticate_jwt(bearer_token(headers).ok()?, locality).await?.ok()
+    }
+
+    /// Authenticates a request if that takes no waiting. An access token must have been verified before.
+    fn authenticate_now(&self, headers: &HeaderMap, locality: Locality) -> Option<AuthenticatedClient> {
         if headers.contains_key(header::AUTHORIZATION) {
-            let credential = self.find_credential(bearer_token(headers).ok()?)?;
-            return self.resolve_client(&credential, None, locality);
+            let token = bearer_token(headers).ok()?;
+            return self.find_verified_jwt(token, locality).or_else(|| {
+                let credential = self.find_credential(token)?;
+                self.resolve_client(&credential, None, locality)
+            });
         }
         self.ensure_session_verifiable(headers).ok()?;
         self.authenticate_without_token(headers, locality)
@@ -226,14 +314,19 @@ impl Authenticator {
 
     /// Returns the credential that a token proves. Unknown tokens count against the rate limit, which never applies to
     /// valid ones: an attacker cannot lock out other clients.
-    fn verify_token(&self, token: &str) -> Result<Credential> {
+    fn verify_token(&self, token: &str, peer: Option<IpAddr>) -> Result<Credential> {
         if let Some(credential) = self.find_credential(token) {
             return Ok(credential);
+        }
+        // Of the form of the login. Wrong access tokens are not counted anywhere.
+        if AccessTokenVerifier::is_jwt(token) {
+            let message = "an access token of an identity provider cannot sign in to the console; send it as `Authorization: Bearer`";
+            return Err(Error::new(Code::Unauthorized, message));
         }
         // With a damaged journal the token may be valid; it must not count as a failed attempt. Answered with 503 and
         // not 401, so that the client does not throw its token away.
         self.registry.tokens().ensure_reliable()?;
-        self.rate_limit.record_failure(self.registry.now())?;
+        self.rate_limit.record_failure(peer, self.registry.now())?;
         let message = "unknown, revoked or expired token; create a new one on the server's machine with \
                        `toolcrib token create NAME --role agent`";
         Err(Error::new(Code::Unauthorized, message))
@@ -246,31 +339,41 @@ impl Authenticator {
             return Some(Credential::Admin);
         }
         self.registry.tokens().ensure_reliable().ok()?;
-        self.registry.tokens().find_by_hash(&hash).map(|TokenView { id, .. }| Credential::Token(id))
+        self.registry.tokens().find_by_hash(&hash).map(|token| Credential::Token(token.id))
     }
 
-    /// Returns the client of a credential with its current name and role; `None` when its token was revoked or expired.
-    /// Looked up for each request, so that a revoked token or a changed role takes effect at once, in sessions too.
+    /// Returns the client of a credential with its current name, role, groups and claims; `None` when its token was revoked
+    /// or expired. Looked up for each request, so that a change takes effect at once, in sessions too.
     fn resolve_client(
         &self,
         credential: &Credential,
         csrf: Option<Arc<str>>,
         locality: Locality,
     ) -> Option<AuthenticatedClient> {
-        let (id, name, role): (Arc<str>, String, Role) = match credential {
-            Credential::Admin => (PrincipalIdentity::ADMIN_TOKEN.into(), "admin".into(), Role::Admin),
+        let mut principal = match credential {
+            Credential::Admin => self.admin_principal.clone(),
             Credential::Token(id) => {
                 self.registry.tokens().ensure_reliable().ok()?;
-                let token = self.registry.tokens().find_by_id(id).filter(|token| !token.expired)?;
-                (token.id.into(), token.name, token.role)
+                self.registry.tokens().find_by_id(id)?.principal
             }
         };
-        // Only sessions have a CSRF token.
-        let identity =
-            if csrf.is_some() { PrincipalIdentity::Console { token: id } } else { PrincipalIdentity::Token { id } };
-        let principal = Principal::new(identity, name, role);
+        // Only sessions have a CSRF token. Their requests have the same rights as those with the token itself.
+        if csrf.is_some() {
+            let token = principal.identity().owner_key();
+            principal = principal.with_identity(PrincipalIdentity::Console { token });
+        }
         Some(AuthenticatedClient { principal, is_local: locality == Locality::Local, csrf })
     }
+}
+
+/// Why identity providers cannot be used, with the key to set.
+const MISSING_PUBLIC_URL: &str = "`identity.issuers` needs `public_url`, the address of this server as clients know it; \
+                                  set it in the configuration, e.g. `public_url: \"https://tools.example.com\"`";
+
+/// Returns the address of this server as clients know it: as configured, else as `serve` prints it. The address of a
+/// socket that other machines can reach is not used, because they know the server by another one.
+fn find_public_url(config: &Config, address: SocketAddr) -> Option<String> {
+    config.public_url.clone().or_else(|| locality::is_loopback(address).then(|| format!("http://{address}")))
 }
 
 /// Returns the token of the single `Authorization: Bearer` header. Several headers are refused, because a proxy in

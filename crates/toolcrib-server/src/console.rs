@@ -8,6 +8,8 @@
 //! - `data-keep`: an element with user input, replaced only if the value of the attribute changes;
 //! - `data-kept`: a placeholder for a part that the server left out because the page has it;
 //! - `data-pending`: a part that is still being computed, so that the page is fetched again soon;
+//! - `data-preview`: a form whose answer is fetched while it is edited; the attribute names the part that is copied;
+//! - `data-static`: a page that is not refreshed, because it has unsaved input or shows something once;
 //! - `data-source`, `data-tool`, `data-own`: the subject of the page, to ignore events about others.
 
 mod page;
@@ -15,6 +17,7 @@ mod page;
 mod overview;
 mod sources;
 
+mod access;
 mod activity;
 mod source;
 mod tool;
@@ -62,6 +65,8 @@ pub(crate) fn router(app: &AppState) -> Router<AppState> {
         .route("/sources", post(actions::add_source).layer(authorized(Permission::Manage)))
         .route("/sources/{id}/{action}", post(actions::change_source).layer(authorized(Permission::Manage)))
         .route("/tools/{name}/{action}", post(actions::change_tool).layer(authorized(Permission::Manage)))
+        .route("/access", get(access::show).layer(authorized(Permission::Manage)))
+        .merge(access::router().route_layer(authorized(Permission::Manage)))
         .route("/assets/{file}", get(assets::serve_asset))
         .layer(from_fn(error_page::render_error_pages))
 }

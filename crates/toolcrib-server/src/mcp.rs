@@ -35,9 +35,9 @@ use tokio::sync::watch;
 use toolcrib::call::ClientId;
 use toolcrib::catalog::View;
 use toolcrib::config::{Expose, ExposeMode};
-use toolcrib::core::access::Role;
+use toolcrib::core::access_rules::{Defined, Group};
 use toolcrib::core::inventory::Actor;
-use toolcrib::core::principal::PrincipalIdentity;
+use toolcrib::core::principal::{PrincipalIdentity, ViewNarrowing};
 use toolcrib::core::text::sanitize_truncated;
 use toolcrib::{HandleOrigin, Principal, Registry, Requester, Trace};
 use toolcrib_mcp::RpcError;
@@ -45,7 +45,7 @@ use toolcrib_mcp::server::{
     ChangeNotification, HandlePrefix, McpPeer, McpRequest, ServerOptions, Service, ServiceDescription,
 };
 
-use crate::auth::AuthenticatedClient;
+use crate::auth::{AuthenticatedClient, JWT_NAME_PREFIX};
 use crate::view_cache::ViewCache;
 
 use client_state::ClientStates;
@@ -117,10 +117,16 @@ impl McpService {
         });
     }
 
-    /// Returns the mode that the client requested in its URL, else the configured one.
+    /// Returns the mode that the client requested in its URL, else that of the group at its URL, else the configured one.
     fn effective_mode(&self, peer: &McpPeer) -> ExposeMode {
-        let configured = self.expose.borrow().mode;
-        requested_mode(&peer.query).unwrap_or(configured)
+        let of_group = || self.endpoint_group(&peer.extensions).and_then(|group| group.definition.mode);
+        requested_mode(&peer.query).or_else(of_group).unwrap_or_else(|| self.expose.borrow().mode)
+    }
+
+    /// Returns the group at the URL of a client.
+    fn endpoint_group(&self, extensions: &Extensions) -> Option<Arc<Defined<Group>>> {
+        extensions.get::<EndpointNarrowing>().filter(|narrowing| narrowing.0.group.is_some())?;
+        self.registry.scope(&reading_principal(extensions)).endpoint_group().cloned()
     }
 
     /// Returns the catalogue as a client may see it. `extensions` are those of its request, or of the one that opened its
@@ -152,25 +158,37 @@ impl McpService {
     /// announced where the mode is not decided yet.
     async fn handshake(self, peer: Arc<McpPeer>) -> ServiceDescription {
         self.warm_on_handshake(&peer);
+        let description = self.describe_catalog(&peer).await;
+        let own = self.endpoint_group(&peer.extensions).and_then(|group| group.definition.instructions.clone());
+        // Those of the group are the administrator's own words and come first.
+        let instructions = match (own, description.instructions) {
+            (Some(own), Some(others)) => Some(format!("{own}\n\n{others}")),
+            (own, others) => own.or(others),
+        };
+        ServiceDescription { instructions, ..description }
+    }
+
+    /// Describes the service without the instructions of a group.
+    async fn describe_catalog(&self, peer: &McpPeer) -> ServiceDescription {
         let listings = self.listings(&peer.extensions);
-        match self.listing_mode(&peer, &listings).await {
+        match self.listing_mode(peer, &listings).await {
             ListingMode::Search => ServiceDescription {
                 // The sources are not known yet, so that the list may turn out to be a full one.
-                capabilities: if self.effective_mode(&peer) == ExposeMode::Auto && self.is_undiscovered() {
-                    self.full_capabilities(&peer)
+                capabilities: if self.effective_mode(peer) == ExposeMode::Auto && self.is_undiscovered() {
+                    self.full_capabilities(peer)
                 // Without a list of resources, but results of APIs may link to one.
                 } else if self.registry.sources().can_hold_binaries() {
                     to_raw(&json!({ "tools": { "listChanged": true }, "resources": {}, "logging": {} }))
                 } else {
                     to_raw(&json!({ "tools": { "listChanged": true }, "logging": {} }))
                 },
-                instructions: Some(match self.blocked_sources_note() {
+                instructions: Some(match self.blocked_sources_note(&reading_principal(&peer.extensions)) {
                     Some(note) => format!("{}\n{note}", listings.summary().await),
                     None => listings.summary().await,
                 }),
             },
             ListingMode::Full => ServiceDescription {
-                capabilities: self.full_capabilities(&peer),
+                capabilities: self.full_capabilities(peer),
                 instructions: instructions::combine(&self.registry.visibility(&reading_principal(&peer.extensions))),
             },
         }
@@ -262,6 +280,10 @@ impl Service for McpService {
     }
 }
 
+/// How the URL of a client narrows what it sees: `/mcp/{group}`, `?group=`, `?tools=`. In the extensions of its requests.
+#[derive(Debug, Clone)]
+pub(crate) struct EndpointNarrowing(pub(crate) ViewNarrowing);
+
 /// Reads `mode=…` from the query of the client's URL. The router has rejected unknown modes.
 fn requested_mode(query: &str) -> Option<ExposeMode> {
     let mut pairs = url::form_urlencoded::parse(query.as_bytes());
@@ -276,25 +298,32 @@ fn request_principal(extensions: &Extensions) -> Principal {
     client.map_or_else(|| Principal::local("mcp"), |client| client.principal.clone())
 }
 
-/// Returns the principal for what a request or a session reads, with the role of an agent at most: clients of MCP are
-/// agents, whatever token they have. Administrators see denied and hidden tools over REST, in the console and by commands.
+/// Returns the principal for what a request or a session reads and calls, narrowed by its URL. Clients of MCP are agents,
+/// whatever token they have: administrators see denied and hidden tools over REST, in the console and by commands.
 fn reading_principal(extensions: &Extensions) -> Principal {
-    let principal = request_principal(extensions);
-    match principal.role() {
-        Role::Admin => principal.with_role(Role::Agent),
-        Role::Agent | Role::Viewer => principal,
-    }
+    let narrowing = extensions.get::<EndpointNarrowing>().map(|narrowing| narrowing.0.clone()).unwrap_or_default();
+    request_principal(extensions).narrowed(ViewNarrowing { as_agent: true, ..narrowing })
 }
+
+/// Prefix of the names of callers with a stored token.
+const TOKEN_NAME_PREFIX: &str = "token:";
+/// Prefixes of the names of all callers with a token.
+const TOKEN_NAME_PREFIXES: [&str; 2] = [TOKEN_NAME_PREFIX, JWT_NAME_PREFIX];
 
 /// Returns the principal for policies, logs and records of calls. It is named by its token, else by the client's name for
 /// itself.
 fn request_caller(extensions: &Extensions, client_name: Option<&str>) -> Principal {
-    let principal = request_principal(extensions);
+    let principal = reading_principal(extensions);
+    // The name has its prefix already.
+    if matches!(principal.identity(), PrincipalIdentity::Jwt { .. }) {
+        return principal;
+    }
     let is_local = *principal.identity() == PrincipalIdentity::Local;
+    let is_like_token = |name: &str| TOKEN_NAME_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
     let name = match client_name {
-        _ if !is_local => format!("token:{}", principal.name()),
+        _ if !is_local => format!("{TOKEN_NAME_PREFIX}{}", principal.name()),
         // The client's own name is unverified and must not pass for that of a token.
-        Some(name) if !name.starts_with("token:") => sanitize_truncated(name, 80),
+        Some(name) if !is_like_token(name) => sanitize_truncated(name, 80),
         Some(_) | None => "mcp".to_owned(),
     };
     principal.with_name(name)
@@ -316,6 +345,8 @@ fn peer_requester(extensions: &Extensions, peer: &McpPeer) -> Requester {
 
 #[cfg(test)]
 mod tests {
+    use toolcrib::core::access::Role;
+
     use super::*;
 
     /// Regression: a local client was given a second principal, without the role and the groups of its own.
@@ -332,6 +363,7 @@ mod tests {
             (caller(token(), Some("agent")), token(), "token:ada"),
             (caller(PrincipalIdentity::Local, Some("agent")), PrincipalIdentity::Local, "agent"),
             (caller(PrincipalIdentity::Local, Some("token:ada")), PrincipalIdentity::Local, "mcp"),
+            (caller(PrincipalIdentity::Local, Some("jwt:ada")), PrincipalIdentity::Local, "mcp"),
             (caller(PrincipalIdentity::Local, None), PrincipalIdentity::Local, "mcp"),
         ] {
             assert_eq!((caller.name(), caller.identity(), caller.role()), (name, &identity, Role::Viewer));

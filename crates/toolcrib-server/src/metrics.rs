@@ -1,5 +1,5 @@
-//! `/metrics`, rendered from counters in memory, so that it works while the store or a source hangs. Label values are fixed words, error codes and source ids; tool names and
-//! texts of sources would make the number of series unbounded.
+//! `/metrics`, rendered from counters in memory, so that it works while the store or a source hangs. Label values are fixed words, error codes, source ids and a bounded number of callers; tool
+//! names and texts of sources would make the number of series unbounded.
 //!
 //! Names, labels and label values are read by dashboards and alerts. They are never renamed, even where the rest of the
 //! program uses another word (`state="resting"` is an open circuit breaker).
@@ -12,6 +12,9 @@ use std::sync::atomic::Ordering;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use toolcrib::core::Timestamp;
+use toolcrib::core::access::Role;
+use toolcrib::core::principal::PrincipalIdentity;
+use toolcrib::metrics::MetricsSnapshot;
 use toolcrib::registry::{ConnectionState, DiscoveryStatus, SourceView, Visibility};
 use toolcrib::store::StoreState;
 use toolcrib::{Code, Principal};
@@ -28,7 +31,10 @@ pub(crate) async fn get_metrics(AuthorizedRequest { app, client, .. }: Authorize
 /// Renders all metrics as Prometheus text.
 fn render_metrics(app: &AppState, principal: &Principal) -> String {
     let mut text = PrometheusText::default();
-    write_work_metrics(&mut text, app, &app.registry.visibility(principal));
+    let metrics = app.registry.statistics().metrics();
+    let visibility = app.registry.visibility(principal);
+    write_limit_metrics(&mut text, &metrics, &visibility, principal);
+    write_work_metrics(&mut text, metrics, &visibility);
     write_catalog_metrics(&mut text, app, principal);
     write_http_metrics(&mut text, app);
     write_process_metrics(&mut text, app);
@@ -36,8 +42,7 @@ fn render_metrics(app: &AppState, principal: &Principal) -> String {
 }
 
 /// Writes the metrics of discoveries, cache lookups and calls.
-fn write_work_metrics(text: &mut PrometheusText, app: &AppState, visibility: &Visibility) {
-    let mut metrics = app.registry.statistics().metrics();
+fn write_work_metrics(text: &mut PrometheusText, mut metrics: MetricsSnapshot, visibility: &Visibility) {
     metrics.cache_lookups.retain(|source, _| visibility.shows_source(source));
     metrics.calls.retain(|source, _| source.as_ref().is_none_or(|source| visibility.shows_source(source)));
     let mut total =
@@ -61,7 +66,7 @@ fn write_work_metrics(text: &mut PrometheusText, app: &AppState, visibility: &Vi
     // Calls of unknown tools have no source.
     let source_label =
         |source: &Option<toolcrib::SourceId>| source.as_ref().map(ToString::to_string).unwrap_or_default();
-    let help = "Calls that ended, by source and code. No source: unknown tool. by=\"tool\": reported by the tool.";
+    let help = "Calls that ended, by source and code. No source: unknown tool, or refused before. by=\"tool\": reported by the tool.";
     let mut calls = text.counter("toolcrib_calls_total", help);
     for (source, call_metrics) in &metrics.calls {
         for (code, count) in &call_metrics.by_code {
@@ -82,6 +87,33 @@ fn write_work_metrics(text: &mut PrometheusText, app: &AppState, visibility: &Vi
         text.counter("toolcrib_spans_lost_total", "Spans that could not be exported.").value(&[], dropped);
     }
     text.gauge("toolcrib_calls_in_flight", "Calls in progress.").value(&[], metrics.calls_in_flight);
+}
+
+/// Writes the metrics of callers, and of sources with limits.
+fn write_limit_metrics(
+    text: &mut PrometheusText,
+    metrics: &MetricsSnapshot,
+    visibility: &Visibility,
+    principal: &Principal,
+) {
+    // Names of callers may be those of people. An agent has no use for them; monitoring has, which reads with the role
+    // `viewer` or as a local process.
+    let is_remote_agent = principal.role() == Role::Agent && *principal.identity() != PrincipalIdentity::Local;
+    if !is_remote_agent {
+        let mut calls = text.counter("toolcrib_caller_calls_total", "Calls that ended, by caller and outcome.");
+        for (caller, counts) in &metrics.callers {
+            let outcomes = [("error", counts.failed), ("ok", counts.succeeded), ("rate_limited", counts.rate_limited)];
+            for (outcome, count) in outcomes {
+                calls.value(&[("caller", caller), ("outcome", outcome)], count);
+            }
+        }
+    }
+    let limited = || metrics.limited_sources.iter().filter(|(source, _)| visibility.shows_source(source));
+    let help = "Calls in progress of sources with limits.";
+    let mut in_flight = text.gauge("toolcrib_source_calls_in_flight", help);
+    limited().for_each(|(source, calls)| in_flight.value(&[("source", source.as_str())], calls.in_flight));
+    let mut waiting = text.gauge("toolcrib_source_calls_waiting", "Calls that wait for the limit of their source.");
+    limited().for_each(|(source, calls)| waiting.value(&[("source", source.as_str())], calls.waiting));
 }
 
 /// Tools, sources, journal and store.

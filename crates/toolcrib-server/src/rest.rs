@@ -22,9 +22,11 @@ mod declare;
 mod diff;
 mod enable;
 mod events;
+mod explain;
 mod health;
 mod history;
 mod refresh;
+mod rules;
 mod search;
 mod stats;
 mod whoami;
@@ -52,7 +54,8 @@ pub(crate) use error::{ApiError, ConsoleMessage, RETRY_AFTER, error_response, st
 pub(crate) use events::EventFeed;
 pub(crate) use precondition::IfMatch;
 pub(crate) use query::{find_source, find_source_id};
-pub(crate) use sources::SourceListCaches;
+pub(crate) use refresh::known_sources;
+pub(crate) use sources::SourceListCache;
 
 use crate::state::AppState;
 use route::ApiRoute;
@@ -73,6 +76,8 @@ fn routes() -> Vec<ApiRoute> {
     routes.extend(stats::routes());
     routes.extend(health::routes());
     routes.extend(access_tokens::routes());
+    routes.extend(rules::routes());
+    routes.extend(explain::routes());
     routes.extend(whoami::routes());
     routes
 }
@@ -93,6 +98,8 @@ fn schemas() -> Vec<(&'static str, Value)> {
     schemas.extend(diff::schemas());
     schemas.extend(stats::schemas());
     schemas.extend(access_tokens::schemas());
+    schemas.extend(rules::schemas());
+    schemas.extend(explain::schemas());
     schemas.extend(health::schemas());
     schemas.extend(whoami::schemas());
     schemas

@@ -3,8 +3,8 @@
 //! ```text
 //! /api/…, /healthz, /readyz, /metrics   rest
 //! /, /sources, /tools, /activity, …     console
-//! /login, /logout                       auth
-//! /mcp                                  the MCP endpoint, over Streamable HTTP
+//! /login, /logout, /.well-known/…       auth
+//! /mcp, /mcp/{group}                    the MCP endpoint, over Streamable HTTP
 //! ```
 //!
 //! Each route carries its own authorization layer with the permission that it requires. Host, origin and cache are
@@ -13,20 +13,27 @@
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::StatusCode;
+use axum::http::request::Parts;
+use axum::http::{StatusCode, Uri};
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use toolcrib::Code;
 use toolcrib::config::ExposeMode;
+use toolcrib::core::percent;
+use toolcrib::core::principal::ViewNarrowing;
 use toolcrib::core::text::sanitize_truncated;
 use toolcrib_mcp::server::SessionOwner;
 
 use crate::auth::{AuthenticatedClient, Permission, accepts_html, authorize};
+use crate::mcp::EndpointNarrowing;
 use crate::middleware::RouterService;
 use crate::rest::{ApiError, error_response, read_body, stopping_error};
 use crate::state::AppState;
 use crate::{auth, console, rest};
+
+/// Maximum number of globs in `?tools=`. Each is compared with every tool.
+const MAX_TOOL_GLOBS: usize = 100;
 
 /// Builds the router with all routes. [`handle_request`](crate::middleware::handle_request) calls it for every request
 /// that it cannot answer itself.
@@ -36,8 +43,9 @@ pub(crate) fn build_router(app: &AppState) -> RouterService {
         .merge(rest::router(app))
         .merge(console::router(app))
         .route("/mcp", any(handle_mcp).layer(authorized(Permission::Use)))
-        .route("/mcp/{group}", any(group_not_found).layer(authorized(Permission::Use)))
+        .route("/mcp/{group}", any(handle_mcp).layer(authorized(Permission::Use)))
         .merge(auth::router(app))
+        .merge(auth::metadata_router())
         // Without these two, axum would answer with an empty body, which is no error envelope.
         .fallback(not_found)
         .method_not_allowed_fallback(|| async {
@@ -49,11 +57,17 @@ pub(crate) fn build_router(app: &AppState) -> RouterService {
 
 /// Passes a request to the MCP endpoint, with its whole body and the identity of its principal.
 async fn handle_mcp(State(app): State<AppState>, request: Request) -> Response {
-    // Before the body is read: a wrong URL is wrong whatever is sent to it.
-    if let Err(rejection) = validate_mcp_query(request.uri().query().unwrap_or_default()) {
-        return *rejection;
-    }
     let (mut parts, body) = request.into_parts();
+    // Before the body is read: a wrong URL is wrong whatever is sent to it.
+    match parse_mcp_url(&parts.uri) {
+        Ok(narrowing) => {
+            if let Err(rejection) = check_group(&app, &parts, &narrowing) {
+                return *rejection;
+            }
+            parts.extensions.insert(EndpointNarrowing(narrowing));
+        }
+        Err(rejection) => return *rejection,
+    }
     // The endpoint compares it with the principal that opened the session, so that a leaked session id is useless.
     let owner = parts
         .extensions
@@ -80,29 +94,47 @@ async fn not_found(request: Request) -> Response {
     error_response(StatusCode::NOT_FOUND, Code::NotFound, "no such route; `/api/openapi.json` lists the REST API")
 }
 
-/// `/mcp/{group}` is reserved for groups of tools, which this version does not have.
-async fn group_not_found() -> Response {
-    error_response(
-        StatusCode::NOT_FOUND,
-        Code::NotFound,
-        "there are no groups in this version; all tools are served at `/mcp`",
-    )
+/// Reads the path and query of an MCP URL: `/mcp/{group}` or `?group=`, and `?tools=` with globs. Rejects an unknown `mode`:
+/// a silent fallback to another mode would give an agent a list that its configuration did not ask for. Other parameters
+/// are ignored.
+fn parse_mcp_url(uri: &Uri) -> Result<ViewNarrowing, Box<Response>> {
+    let bad_request = |message: String| Box::new(error_response(StatusCode::BAD_REQUEST, Code::BadRequest, &message));
+    let mut narrowing = ViewNarrowing::default();
+    if let Some(group) = uri.path().strip_prefix("/mcp/") {
+        narrowing.group = Some(percent::decode_lossy(group).into_owned());
+    }
+    for (key, value) in url::form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes()) {
+        match &*key {
+            "mode" if ExposeMode::parse(&value).is_none() => {
+                let value = sanitize_truncated(&value, 40);
+                return Err(bad_request(format!("no mode named `{value}`; there are auto, search and full")));
+            }
+            "group" if narrowing.group.as_ref().is_some_and(|group| *group != *value) => {
+                return Err(bad_request("the URL names two groups; use `/mcp/GROUP` or `?group=GROUP`".to_owned()));
+            }
+            "group" => narrowing.group = Some(value.into_owned()),
+            "tools" => {
+                let globs = value.split(',').map(str::trim).filter(|glob| !glob.is_empty());
+                narrowing.only.extend(globs.map(str::to_owned));
+                if narrowing.only.is_empty() || narrowing.only.len() > MAX_TOOL_GLOBS {
+                    let message = format!("`tools` has 1 to {MAX_TOOL_GLOBS} globs, separated by commas");
+                    return Err(bad_request(message));
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(narrowing)
 }
 
-/// Rejects an unknown `mode` and any `group` in the query of `/mcp`. Other parameters are ignored. A silent fallback to
-/// another mode would give an agent a list that its configuration did not ask for.
-fn validate_mcp_query(query: &str) -> Result<(), Box<Response>> {
-    for (key, value) in url::form_urlencoded::parse(query.as_bytes()) {
-        let rejection = match &*key {
-            "mode" if ExposeMode::parse(&value).is_none() => {
-                let message =
-                    format!("no mode named `{}`; there are auto, search and full", sanitize_truncated(&value, 40));
-                error_response(StatusCode::BAD_REQUEST, Code::BadRequest, &message)
-            }
-            "group" => error_response(StatusCode::NOT_FOUND, Code::NotFound, "there are no groups in this version"),
-            _ => continue,
-        };
-        return Err(Box::new(rejection));
+/// Rejects a group that does not exist or that the client may not see, with the same response.
+fn check_group(app: &AppState, parts: &Parts, narrowing: &ViewNarrowing) -> Result<(), Box<Response>> {
+    let Some(group) = &narrowing.group else { return Ok(()) };
+    let client = parts.extensions.get::<AuthenticatedClient>();
+    let scope = client.map(|client| app.registry.scope(&client.principal.narrowed(narrowing.clone())));
+    if scope.is_some_and(|scope| scope.endpoint_group().is_some()) {
+        return Ok(());
     }
-    Ok(())
+    let message = format!("no group named `{}`; all tools are at `/mcp`", sanitize_truncated(group, 80));
+    Err(Box::new(error_response(StatusCode::NOT_FOUND, Code::NotFound, &message)))
 }

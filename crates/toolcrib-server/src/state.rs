@@ -16,7 +16,7 @@ use toolcrib_mcp::server::McpEndpoint;
 use crate::activity::Activity;
 use crate::auth::Authenticator;
 use crate::http_metrics::HttpMetrics;
-use crate::rest::{EventFeed, ResponseCache, SourceListCaches};
+use crate::rest::{EventFeed, ResponseCache, SourceListCache};
 
 /// Handle to the shared state of one server. Cheap to clone; all clones share the same state.
 #[derive(Debug, Clone)]
@@ -61,7 +61,7 @@ pub struct AppStateInner {
     /// Rendered REST responses that depend on the view and the URI alone.
     pub(crate) response_cache: ResponseCache,
     /// The rendered `GET /api/sources`, which also depends on the clock and on connection states.
-    pub(crate) source_list_caches: SourceListCaches,
+    pub(crate) source_list_cache: SourceListCache,
     /// Source of the event streams at `/api/events`.
     pub(crate) event_feed: EventFeed,
     /// Cancelled when the drain timeout is over: each request still in progress then gets
@@ -74,7 +74,7 @@ pub struct AppStateInner {
 
 impl AppState {
     /// Creates the state for a server that listens on `address`. Fails when `address` is reachable from other machines
-    /// and no token exists.
+    /// and none of them could be authenticated.
     pub(crate) fn new(
         config: ServerConfig,
         registry: Registry,
@@ -91,7 +91,7 @@ impl AppState {
             activity: Activity::default(),
             http_metrics: HttpMetrics::new(registry.now()),
             response_cache: ResponseCache::default(),
-            source_list_caches: SourceListCaches::default(),
+            source_list_cache: SourceListCache::default(),
             event_feed: EventFeed::new(registry.clone()),
             stopping: CancellationToken::new(),
             declare_lock: tokio::sync::Mutex::default(),
@@ -114,7 +114,7 @@ impl AppState {
     /// Replaces the configuration after a reload. Open streams are authorized again with it at once.
     pub fn set_config(&self, loaded_config: LoadedConfig) {
         // Stored before the streams are notified: their check must already see the new setting.
-        self.auth.set_loopback(loaded_config.config.identity.loopback);
+        self.auth.set_config(&loaded_config.config);
         self.loaded_config.store(Arc::new(loaded_config));
         self.event_feed.auth_changes.send_replace(());
     }

@@ -18,14 +18,14 @@ const MAX_CACHED_VIEWS: usize = 32;
 /// Maximum size of all values of a cache. A larger value is not cached.
 const MAX_CACHED_BYTES: usize = 64 * 1024 * 1024;
 
-/// Bounded cache by view. Reads are lock-free; an insert copies the list of entries and swaps it in.
+/// Bounded cache by the key of a view, or by another key `K` that determines what may be seen. Reads are lock-free; an insert copies the list of entries and swaps it in.
 #[derive(Debug)]
-pub(crate) struct ViewCache<T>(ArcSwap<Vec<ViewCacheEntry<T>>>);
+pub(crate) struct ViewCache<T, K = ViewKey>(ArcSwap<Vec<ViewCacheEntry<T, K>>>);
 
 /// One value.
 #[derive(Debug)]
-struct ViewCacheEntry<T> {
-    view: ViewKey,
+struct ViewCacheEntry<T, K> {
+    view: K,
     value: Arc<T>,
 }
 
@@ -35,21 +35,21 @@ pub(crate) trait CachedSize {
     fn cached_bytes(&self) -> usize;
 }
 
-impl<T> Default for ViewCache<T> {
-    fn default() -> ViewCache<T> {
+impl<T, K> Default for ViewCache<T, K> {
+    fn default() -> ViewCache<T, K> {
         ViewCache(ArcSwap::default())
     }
 }
 
-impl<T: CachedSize> ViewCache<T> {
+impl<T: CachedSize, K: Copy + PartialEq> ViewCache<T, K> {
     /// Returns the value of a view.
-    pub(crate) fn get(&self, view: ViewKey) -> Option<Arc<T>> {
+    pub(crate) fn get(&self, view: K) -> Option<Arc<T>> {
         self.0.load().iter().find(|entry| entry.view == view).map(|entry| entry.value.clone())
     }
 
     /// Stores the value of a view. Keeps those of other views that `keep` accepts, newest first, within the limits. Of two
     /// values that are made for the same view at the same time the last one stays.
-    pub(crate) fn insert(&self, view: ViewKey, value: &Arc<T>, keep: impl Fn(&T) -> bool) {
+    pub(crate) fn insert(&self, view: K, value: &Arc<T>, keep: impl Fn(&T) -> bool) {
         self.0.rcu(|entries| {
             let newest = ViewCacheEntry { view, value: value.clone() };
             let others = entries.iter().filter(|entry| entry.view != view && keep(&entry.value));
@@ -64,9 +64,9 @@ impl<T: CachedSize> ViewCache<T> {
 }
 
 /// Returns the first entries that are within the limits together.
-fn within_limits<T: CachedSize>(entries: impl Iterator<Item = ViewCacheEntry<T>>) -> Vec<ViewCacheEntry<T>> {
+fn within_limits<T: CachedSize, K>(entries: impl Iterator<Item = ViewCacheEntry<T, K>>) -> Vec<ViewCacheEntry<T, K>> {
     let mut free = MAX_CACHED_BYTES;
-    let fits = |entry: &ViewCacheEntry<T>| match free.checked_sub(entry.value.cached_bytes()) {
+    let fits = |entry: &ViewCacheEntry<T, K>| match free.checked_sub(entry.value.cached_bytes()) {
         Some(rest) => {
             free = rest;
             true
@@ -76,8 +76,8 @@ fn within_limits<T: CachedSize>(entries: impl Iterator<Item = ViewCacheEntry<T>>
     entries.filter(fits).take(MAX_CACHED_VIEWS).collect()
 }
 
-impl<T> Clone for ViewCacheEntry<T> {
-    fn clone(&self) -> ViewCacheEntry<T> {
+impl<T, K: Copy> Clone for ViewCacheEntry<T, K> {
+    fn clone(&self) -> ViewCacheEntry<T, K> {
         ViewCacheEntry { view: self.view, value: self.value.clone() }
     }
 }

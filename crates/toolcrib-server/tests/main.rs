@@ -8,11 +8,15 @@ mod auth {
     //! Tests authentication, roles, sessions and the console pages over real HTTP.
 
     mod declare;
+    mod jwt;
     mod loopback;
     mod network;
+    mod oidc_provider;
     mod pages;
     mod sign_in;
     mod support;
+    mod test_issuer;
+    mod tokens;
 }
 
 mod mcp {
@@ -38,6 +42,8 @@ mod rest {
     mod history;
     mod invalid_input;
     mod openapi;
+    mod rules;
+    mod scopes;
     mod shutdown;
     mod sources;
     mod store_failure;

@@ -146,6 +146,14 @@ pub fn conformance_server() -> Option<Program> {
     Some((node, arguments))
 }
 
+/// Identity provider that issues JWT access tokens; append the port and the file of its keys.
+pub fn oidc_provider() -> Option<Program> {
+    fetched_path("node_modules/oidc-provider/package.json")?;
+    let (node, mut arguments) = node_program(fixture_path("oidc_provider.mjs"))?;
+    arguments.push(path_text(&deps_dir()?));
+    Some((node, arguments))
+}
+
 /// Test client based on the Python SDK; the file documents its arguments.
 pub fn python_client() -> Option<Program> {
     Some((python()?, vec![path_text(&fixture_path("python_client.py"))]))

@@ -1,15 +1,17 @@
 //! Tool calls: one straight function from a name to a result, with one error code for each step that can fail.
 //!
-//! Steps: discover the source if needed, find the tool, check that it is enabled and allowed, validate the arguments,
-//! pass the circuit breaker, send, clean and page the result. The steps are in the submodules; the protocols are left
+//! Steps: count the call for its caller, discover the source if needed, find the tool, check that it is enabled and
+//! allowed, validate the arguments, wait for the limits of caller and source, pass the circuit breaker, send, clean and page the result. The steps are in the submodules; the protocols are left
 //! to the connectors.
 //!
 //! ```text
 //! step                                       code if it fails
+//! calls per minute of the caller             RATE_LIMITED
 //! discover the source, if unknown            TOOL_UNAVAILABLE
 //! find the tool, check that it is enabled    TOOL_NOT_IMPLEMENTED; TOOL_UNAVAILABLE if its source has no list
 //! policy                                     FORBIDDEN
 //! validate the arguments                     TOOL_INVALID_INPUT
+//! limits of caller and source                RATE_LIMITED
 //! circuit breaker, connection                TOOL_UNAVAILABLE
 //! after the request was sent                 TOOL_EXECUTION_FAILED
 //! ```
@@ -32,8 +34,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use toolcrib_catalog::CatalogSource;
+use toolcrib_catalog::{CatalogSource, View};
 use toolcrib_core::json::to_exact_raw;
+use toolcrib_core::policy::Verdict;
+use toolcrib_core::principal::{Principal, ViewNarrowing};
 use toolcrib_core::source::{ArgumentValidation, ResultText, SourceKind, SourceSettings};
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::time::format_duration;
@@ -43,6 +47,7 @@ use toolcrib_core::{Code, Error, Result, ResultExt, Source, SourceId};
 use crate::connector::{CallFailure, SourceRequest, ToolCall, ToolCaller, ToolResult, run_blocking};
 use crate::connectors::Connectors;
 use crate::held_binaries::BinaryStore;
+use crate::limits::{CallerLimits, LimitScope};
 use crate::monitoring::Monitoring;
 use crate::options::RegistryOptions;
 use crate::refresh::{Refresher, Requester};
@@ -51,7 +56,7 @@ use crate::result_pages::{PageShape, PageStore};
 use crate::state::State;
 use crate::store::ErrorSummary;
 use crate::trace::Trace;
-use admission::acquire_call_permit;
+use admission::{LimitWaits, acquire_call_permit};
 use arguments::{ValidatedArguments, ValidationPermits, invalid_arguments_error};
 use policy::{check_enabled, check_policy};
 use recorder::{CallError, CallProgress, CallRecorder};
@@ -60,8 +65,7 @@ pub use crate::held_binaries::{HeldBinary, is_held_uri};
 pub use crate::notice::CallFinished;
 pub use crate::result_pages::is_cursor as is_result_cursor;
 pub use builder::Call;
-pub(crate) use find_tool::{explain_source, find_any_tool, find_tool};
-pub(crate) use policy::denied_error;
+pub(crate) use find_tool::{explain_source, find_readable_tool, find_tool};
 pub use requests::McpCapability;
 #[cfg(feature = "mcp")]
 pub(crate) use requests::format_extension;
@@ -83,8 +87,20 @@ pub(crate) struct Dispatcher {
     pub(crate) result_pages: PageStore,
     /// Binary content that results link to.
     pub(crate) held_binaries: BinaryStore,
+    /// Limits of each caller; those of a source are in its slot.
+    pub(crate) caller_limits: CallerLimits,
     /// Bounds the argument validations that run on blocking threads.
     validation_permits: ValidationPermits,
+}
+
+/// Origin of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CallOrigin {
+    /// The caller itself.
+    Caller,
+    /// A workflow that the caller has called. Its step counts for the limits of its source. It neither counts for the
+    /// caller again nor waits for the caller's other calls, of which the workflow itself is one.
+    WorkflowStep,
 }
 
 impl Registry {
@@ -122,6 +138,7 @@ impl Dispatcher {
     ) -> Dispatcher {
         let result_pages = PageStore::new(state.node.clone());
         let held_binaries = BinaryStore::new(state.node.clone());
+        let caller_limits = CallerLimits::new(state.settings.load().caller_limits);
         let validation_permits = ValidationPermits::default();
         Dispatcher {
             state,
@@ -131,15 +148,26 @@ impl Dispatcher {
             monitoring,
             result_pages,
             held_binaries,
+            caller_limits,
             validation_permits,
         }
     }
 
-    /// Calls a tool. The only path to a tool, for agents as well as for workflow steps.
+    /// Calls a tool for a caller.
     pub(crate) async fn call(self: &Arc<Self>, request: CallRequest<'_>, context: &CallContext) -> Result<CallOutput> {
-        let mut recorder = CallRecorder::start(self, request.name, context);
+        self.record_call(request, context, CallOrigin::Caller).await
+    }
+
+    /// Calls a tool and records the outcome. The only path to a tool, for agents as well as for workflow steps.
+    async fn record_call(
+        self: &Arc<Self>,
+        request: CallRequest<'_>,
+        context: &CallContext,
+        origin: CallOrigin,
+    ) -> Result<CallOutput> {
+        let mut recorder = CallRecorder::start(self, request.name, context, origin);
         let trace = recorder.trace.clone();
-        let result = self.execute_call(request, context, &trace, &mut recorder.progress).await;
+        let result = self.execute_call(request, context, origin, &trace, &mut recorder.progress).await;
         // A result with `isError` counts as a failure of the tool, although the call itself succeeded.
         let error = match &result {
             Ok(output) if output.is_error() => {
@@ -164,11 +192,20 @@ impl Dispatcher {
         self: &Arc<Self>,
         request: CallRequest<'_>,
         context: &CallContext,
+        origin: CallOrigin,
         trace: &Trace,
         progress: &mut CallProgress,
     ) -> Result<CallOutput> {
         let CallRequest { name, arguments, meta, paging, skip_discovery, response_recorder } = request;
         let began = tokio::time::Instant::now();
+        // First of all, so that calls count that fail in one of the steps below: they cost work too.
+        let limited_caller = match origin {
+            CallOrigin::Caller => self.caller_limits.find(&context.caller),
+            CallOrigin::WorkflowStep => None,
+        };
+        if let Some(caller) = &limited_caller {
+            caller.limiter.count_call(LimitScope::Caller, began)?;
+        }
         if !skip_discovery {
             self.discover_for_call(name, context, Some(trace)).await?;
         }
@@ -176,11 +213,13 @@ impl Dispatcher {
         // One snapshot for the whole call: lookup, policy and source must be of the same version.
         let snapshot = self.state.snapshot();
         snapshot.ensure_usable()?;
-        let tool = find_tool(&snapshot, name, self.state.now())?;
+        let scope = snapshot.scope(&context.caller);
+        let view = View::for_scope(snapshot.catalog.clone(), &scope);
+        let tool = find_tool(&snapshot, &view, &context.caller, name, self.state.now())?;
         progress.found_tool = Some((tool.source().clone(), tool.name().to_string()));
         // Refused calls end here. They are counted for their source in the metrics, but not in the tool's statistics.
         check_enabled(&tool)?;
-        check_policy(&tool, context.consent)?;
+        check_policy(&tool, &scope, context.consent)?;
         let call_spec = tool.call_spec()?;
         let source = snapshot.effective_sources.get(tool.source());
         let configured = self.state.settings.load_full();
@@ -206,11 +245,17 @@ impl Dispatcher {
             validated.map_err(|invalid| invalid_arguments_error(tool.name().as_str(), &invalid.faults))?;
         // Only a call with the source's full timeout says something about the source when it times out: then it counts
         // for the circuit breaker, so the source's own timeout begins after the validation.
-        let deadline = match context.deadline {
+        let mut deadline = match context.deadline {
             Some(deadline) => deadline.compared_with(call_timeout),
             None if used.is_zero() => CallDeadline::for_source(call_timeout, used),
             None => deadline,
         };
+
+        // Calls wait here, and not earlier, so that a call that cannot succeed fails at once. The permits are held until
+        // the call has ended.
+        let waits = LimitWaits { context, deadline: &mut deadline, call_timeout };
+        let _permits =
+            self.acquire_limit_permits(limited_caller.as_ref(), source.map(|source| &**source), waits).await?;
 
         // From here on the source may be contacted, so the call counts in the statistics of the tool.
         progress.called_tool = Some(tool.id());
@@ -313,7 +358,10 @@ impl Dispatcher {
         trace: Option<&Trace>,
     ) -> Result<()> {
         let requester = Requester { actor: context.actor.clone(), trace: trace.cloned() };
-        let Some(id) = self.source_for_tool_name(name)? else {
+        // No source is contacted for a principal that sees none of its tools.
+        let scope = self.state.snapshot().scope(&context.caller);
+        let id = self.source_for_tool_name(name)?.filter(|id| scope.may_include_source(id.as_str()));
+        let Some(id) = id else {
             if self.options.revalidate {
                 // A bare name may belong to a source that is not discovered yet: a later call may find it.
                 self.refresher.refresh_in_background(requester);
@@ -389,8 +437,23 @@ impl ToolCaller for Dispatcher {
         self.state.trust.load().ensure_servers_are_trusted(id, servers)
     }
 
+    fn can_see_tool(&self, caller: &Principal, name: &str) -> bool {
+        let view = self.state.snapshot().view(&caller.narrowed(ViewNarrowing::default()));
+        view.find_included(name).is_ok_and(|tool| tool.verdict() < Verdict::Hide)
+    }
+
+    fn is_restricted(&self, caller: &Principal) -> bool {
+        self.state.snapshot().scope(caller).has_rules()
+    }
+
     async fn call_tool(self: Arc<Self>, request: CallRequest<'_>, context: &CallContext) -> Result<CallOutput> {
-        self.call(request, context).await
+        // A step needs the caller's access, but is not limited to the endpoint that the workflow was called at.
+        if *context.caller.narrowing() == ViewNarrowing::default() {
+            return self.record_call(request, context, CallOrigin::WorkflowStep).await;
+        }
+        let caller = context.caller.narrowed(ViewNarrowing::default());
+        let context = CallContext { caller, ..context.clone() };
+        self.record_call(request, &context, CallOrigin::WorkflowStep).await
     }
 }
 

@@ -110,23 +110,24 @@ impl LoadedConfig {
             return Err(Error::new(Code::NotFound, message));
         };
         let accepted = TrustedFile::new(&project.config, project.documents().clone());
+        // Nothing is stored for a file whose rules do not fit those of the user.
+        project.trust_state = TrustState::Trusted(accepted.clone());
+        self.config = project.effective_config()?;
         trust_store::store_trusted(&project.file, &accepted)?;
-        project.trust_state = TrustState::Trusted(accepted);
-        self.config = project.effective_config();
         Ok(self)
     }
 
     /// Returns this configuration with the project's file as it was last trusted in `before`. Used when a reload finds
     /// a changed, untrusted file. A running server then keeps working with the trusted version, and takes over changes
-    /// of the user's own file.
-    pub fn with_trusted_project(mut self, before: &LoadedConfig) -> LoadedConfig {
+    /// of the user's own file. Fails with `CONFIG_INVALID` if the rules of both files do not fit together.
+    pub fn with_trusted_project(mut self, before: &LoadedConfig) -> Result<LoadedConfig> {
         let project = before.project.clone().filter(ProjectFile::is_trusted);
         if let (Some(mut project), Some(current)) = (project, self.project.take()) {
             project.user_config = current.user_config;
-            self.config = project.effective_config();
+            self.config = project.effective_config()?;
             self.project = Some(project);
         }
-        self
+        Ok(self)
     }
 
     /// Returns the trust for [`Registry`](crate::Registry). Without a project file, or with a named one, nothing is
@@ -201,17 +202,25 @@ impl ProjectFile {
     }
 
     /// Returns the configuration with this file applied as far as it is trusted. Restrictions of an earlier, trusted
-    /// version stay in force while a change waits for trust, so that changing the file cannot lift them.
-    fn effective_config(&self) -> Config {
-        match &self.trust_state {
+    /// version stay in force while a change waits for trust, so that changing the file cannot lift them. Groups, access
+    /// rules and policies of a file that is not trusted are not used. Fails with `CONFIG_INVALID` if the rules of both
+    /// files do not fit together.
+    fn effective_config(&self) -> Result<Config> {
+        check_rules(match &self.trust_state {
             TrustState::NeverTrusted => self.user_config.clone(),
             TrustState::Trusted(_) => self.config.clone().merge_over(self.user_config.clone()),
             TrustState::Changed { before, .. } => {
                 let narrowings = before.narrowings().collect();
                 Config { narrowings, ..Config::default() }.merge_over(self.user_config.clone())
             }
-        }
+        })
     }
+}
+
+/// Checks the groups, access rules and policies of a merged configuration.
+pub(crate) fn check_rules(config: Config) -> Result<Config> {
+    config.check_rules().map_err(|faults| ConfigDiagnostic::combined_error(&faults))?;
+    Ok(config)
 }
 
 /// Returns the directory of a file.
@@ -232,7 +241,7 @@ pub fn load(named: Option<&Path>, directory: &Path) -> Result<LoadedConfig> {
     let user_config = user_file.map(|path| read_config(path, &resolve_setting)).transpose()?.unwrap_or_default();
     let files = file.iter().chain(user_file).cloned().collect();
     let Some(file) = file else {
-        return Ok(LoadedConfig { files, ..LoadedConfig::from_config(user_config) });
+        return Ok(LoadedConfig { files, ..LoadedConfig::from_config(check_rules(user_config)?) });
     };
     // No file that a project names is read before the project is trusted; of its settings none at all.
     let is_own = !is_discovered || user.as_ref() == Some(&file);
@@ -241,10 +250,11 @@ pub fn load(named: Option<&Path>, directory: &Path) -> Result<LoadedConfig> {
     let is_empty =
         || config == Config::default() && trust_store::find_trusted(&file).is_ok_and(|known| known.is_none());
     if is_own || is_empty() {
-        return Ok(LoadedConfig { config: config.merge_over(user_config), file: Some(file), files, project: None });
+        let config = check_rules(config.merge_over(user_config))?;
+        return Ok(LoadedConfig { config, file: Some(file), files, project: None });
     }
     let project = ProjectFile::new(&file, config, user_config)?;
-    Ok(LoadedConfig { config: project.effective_config(), file: Some(file), files, project: Some(project) })
+    Ok(LoadedConfig { config: project.effective_config()?, file: Some(file), files, project: Some(project) })
 }
 
 /// Returns the working directory, against which relative paths are resolved.

@@ -25,6 +25,8 @@ use toolcrib_core::{Source, SourceId};
 
 use crate::breaker::{Breaker, BreakerState, BreakerView, FailureStreak};
 use crate::connector::Connector;
+use crate::limits::CallLimiter;
+use crate::metrics::LimitedCalls;
 use crate::options::RegistryOptions;
 use crate::redact::Redactor;
 use crate::secret::{SecretFiles, SourceReferences};
@@ -78,6 +80,8 @@ pub(crate) struct ConnectorSlot {
     breaker: Mutex<Breaker>,
     /// Notified when a probe has ended, or the breaker was closed without one.
     pub(crate) probe_ended: Notify,
+    /// Applies the configured limits. Kept when the declaration changes, with the calls that it counts.
+    pub(crate) limiter: Arc<CallLimiter>,
     /// Concurrency limit of each tool that was called, by original name.
     call_permits: Mutex<HashMap<String, Arc<Semaphore>>>,
 }
@@ -160,12 +164,15 @@ impl Connectors {
         if let Some(previous) = previous.filter(|_| reusable.is_none()) {
             connector.restore_subscriptions(previous.connector.take_subscriptions());
         }
+        let limiter = previous.map_or_else(Arc::default, |previous| previous.limiter.clone());
+        limiter.set_limits(source.settings.limits);
         Arc::new(ConnectorSlot {
             source: source.clone(),
             connector,
             references,
             breaker: Mutex::default(),
             probe_ended: Notify::new(),
+            limiter,
             call_permits: Mutex::default(),
         })
     }
@@ -259,6 +266,12 @@ impl Connectors {
         let slots = self.slots.lock();
         let statuses = slots.iter().map(|(id, slot)| (id.clone(), slot.status(now)));
         SlotStatuses(statuses.filter(|(_, status)| *status != SlotStatus::UNUSED).collect())
+    }
+
+    /// Returns the calls to each source that has limits and was used.
+    pub(crate) fn limited_calls(&self) -> BTreeMap<SourceId, LimitedCalls> {
+        let slots = self.slots.lock();
+        slots.iter().filter_map(|(id, slot)| Some((id.clone(), slot.limiter.load()?))).collect()
     }
 
     /// Returns the connectors that exist now.

@@ -28,6 +28,7 @@ pub mod cloud_event;
 // Sources: the table of connectors with circuit breakers, and the MCP connector. Other connectors are crates.
 mod breaker;
 mod connectors;
+mod limits;
 
 // Monitoring and files.
 pub mod metrics;
@@ -39,6 +40,7 @@ pub mod otel;
 pub mod private_dir;
 pub mod spans;
 mod tasks;
+mod token_uses;
 mod usage;
 
 #[cfg(any(test, feature = "testkit"))]

@@ -1,4 +1,4 @@
-//! Maintenance of an open registry: one task that runs until it closes. It flushes counts, removes expired result pages,
+//! Maintenance of an open registry: one task that runs until it closes. It flushes counts and uses of tokens, removes expired result pages,
 //! follows the writes of other processes, restores lost connections, and hands announced changes of sources to the
 //! refresher.
 //!
@@ -107,12 +107,14 @@ impl Maintenance {
         }
     }
 
-    /// Removes expired result pages and binaries, writes counts, and applies what other processes wrote. Never ends the task: a
+    /// Removes expired result pages and binaries, writes counts and uses of tokens, and applies what other processes wrote. Never ends the task: a
     /// failure is logged, reported by readiness checks, and tried again with the next tick.
     async fn run_tick(&self, last_change: &mut Option<u64>) {
         self.dispatcher.result_pages.remove_expired();
         self.dispatcher.held_binaries.remove_expired();
-        let flushed = self.dispatcher.monitoring.usage.flush(&*self.state.store).await;
+        let monitoring = &self.dispatcher.monitoring;
+        let counted = monitoring.usage.flush(&*self.state.store).await;
+        let flushed = counted.and(monitoring.token_uses.flush_if_due(&*self.state.store).await);
         let followed =
             if self.dispatcher.options.follow_writes { self.follow_writes(last_change).await } else { Ok(()) };
         if let Err(error) = &followed {
@@ -135,7 +137,19 @@ impl Maintenance {
         let span = tracing::info_span!("follow_writes", trace_id = %Trace::log_only().id());
         self.state.catch_up().instrument(span).await?;
         *last_change = Some(change);
-        self.dispatcher.monitoring.usage.load(&*self.state.store).await
+        self.dispatcher.monitoring.usage.load(&*self.state.store).await?;
+        self.load_token_uses().await
+    }
+
+    /// Reads when tokens were last used. A store without tokens is not accessed.
+    pub(crate) async fn load_token_uses(&self) -> Result<()> {
+        let inventory = self.state.snapshot().inventory.clone();
+        let uses = &self.dispatcher.monitoring.token_uses;
+        if inventory.tokens().next().is_some() {
+            uses.load(&*self.state.store).await?;
+        }
+        uses.retain(|token| inventory.token_by_id(token).is_some());
+        Ok(())
     }
 
     /// Records the result of a run, failed or not.

@@ -7,11 +7,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use toolcrib_core::SourceId;
+use toolcrib_core::text::sanitize_truncated;
+use toolcrib_core::{Code, SourceId};
 
 /// Maximum number of sources that are counted by name; calls to further ones are counted without a source. Each label
 /// is a time series in the monitoring system.
 const MAX_SOURCE_LABELS: usize = 1000;
+
+/// Maximum number of callers that are counted by name; further ones are counted as [`OTHER_CALLERS`].
+const MAX_CALLER_LABELS: usize = 100;
+/// Name under which callers beyond the limit are counted.
+pub const OTHER_CALLERS: &str = "other";
 
 /// Upper bounds of the histogram buckets in seconds; longer durations are only in `count` and `sum`.
 pub const DURATION_BUCKETS: [f64; 16] =
@@ -23,6 +29,10 @@ pub const DURATION_BUCKETS: [f64; 16] =
 pub struct MetricsSnapshot {
     /// Finished calls by source; `None` for calls that found no tool.
     pub calls: BTreeMap<Option<SourceId>, CallMetrics>,
+    /// Finished calls by name of the caller, steps of workflows not included.
+    pub callers: BTreeMap<String, CallerMetrics>,
+    /// Calls to the sources that have limits.
+    pub limited_sources: BTreeMap<SourceId, LimitedCalls>,
     /// Number of calls that have started and not ended.
     pub calls_in_flight: u64,
     /// Discoveries by kind of source and outcome (`success`, `unchanged`, `failed`).
@@ -42,6 +52,26 @@ pub struct CallMetrics {
     pub tool_errors: u64,
     /// Durations of all calls, failed ones included.
     pub durations: DurationHistogram,
+}
+
+/// Calls of one caller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CallerMetrics {
+    /// Calls with a result.
+    pub succeeded: u64,
+    /// Calls that failed, or whose tool reported an error.
+    pub failed: u64,
+    /// Calls that a limit refused: of the caller, of the source, or of the server behind it.
+    pub rate_limited: u64,
+}
+
+/// Calls within a limit at one time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LimitedCalls {
+    /// Calls that are in progress.
+    pub in_flight: u64,
+    /// Calls that wait for the end of others.
+    pub waiting: u64,
 }
 
 /// Histogram over [`DURATION_BUCKETS`].
@@ -70,7 +100,7 @@ impl DurationHistogram {
 /// The counters of a registry.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
-    /// All counts except `calls_in_flight`.
+    /// All counts except `calls_in_flight` and `limited_sources`.
     values: Mutex<MetricsSnapshot>,
     /// Apart from the lock, because every call changes it twice.
     in_flight: AtomicU64,
@@ -89,9 +119,24 @@ impl Metrics {
         InFlightCall(self)
     }
 
-    /// Counts a finished call. `code` is `None` if the tool answered with an error result.
-    pub(crate) fn record_call(&self, source: Option<&SourceId>, code: Option<&'static str>, elapsed: Duration) {
+    /// Counts a finished call. `caller` is `None` for a step of a workflow, `code` if the tool answered with an error
+    /// result.
+    pub(crate) fn record_call(
+        &self,
+        source: Option<&SourceId>,
+        caller: Option<&str>,
+        code: Option<&'static str>,
+        elapsed: Duration,
+    ) {
         let mut values = self.values.lock();
+        if let Some(caller) = caller {
+            let metrics = values.caller_metrics(caller);
+            match code {
+                Some("OK") => metrics.succeeded += 1,
+                Some(code) if code == Code::RateLimited.as_str() => metrics.rate_limited += 1,
+                Some(_) | None => metrics.failed += 1,
+            }
+        }
         let is_full = values.calls.len() >= MAX_SOURCE_LABELS;
         let source = source.filter(|source| !is_full || values.calls.contains_key(&Some((*source).clone())));
         let calls = values.calls.entry(source.cloned()).or_default();
@@ -125,6 +170,18 @@ impl Metrics {
     }
 }
 
+impl MetricsSnapshot {
+    /// Returns the counts of a caller, or those of all callers beyond the limit. Local clients name themselves, so the
+    /// name is made safe for a label.
+    fn caller_metrics(&mut self, name: &str) -> &mut CallerMetrics {
+        // Labels are safe already; making one takes longer than finding it.
+        let is_label = self.callers.contains_key(name);
+        let label = if is_label { name.to_owned() } else { sanitize_truncated(name, 80) };
+        let has_room = self.callers.len() < MAX_CALLER_LABELS || self.callers.contains_key(&label);
+        self.callers.entry(if has_room { label } else { OTHER_CALLERS.to_owned() }).or_default()
+    }
+}
+
 /// RAII guard of a call in flight; also released when its caller disconnects.
 #[derive(Debug)]
 pub(crate) struct InFlightCall<'a>(&'a Metrics);
@@ -144,12 +201,28 @@ mod tests {
         let metrics = Metrics::default();
         for number in 0..2 * MAX_SOURCE_LABELS {
             let source = SourceId::parse(&format!("s{number}")).unwrap();
-            metrics.record_call(Some(&source), Some("OK"), Duration::from_millis(3));
+            metrics.record_call(Some(&source), None, Some("OK"), Duration::from_millis(3));
             metrics.record_lookup(&source, true);
         }
         let snapshot = metrics.snapshot();
         assert_eq!((snapshot.calls.len(), snapshot.cache_lookups.len()), (MAX_SOURCE_LABELS + 1, MAX_SOURCE_LABELS));
         assert_eq!(snapshot.calls[&None].by_code["OK"], MAX_SOURCE_LABELS as u64);
         assert_eq!(snapshot.calls[&None].durations.buckets[3], MAX_SOURCE_LABELS as u64);
+    }
+
+    #[test]
+    fn the_number_of_callers_counted_by_name_is_bounded() {
+        let metrics = Metrics::default();
+        for number in 0..2 * MAX_CALLER_LABELS {
+            for code in [Some("OK"), Some("RATE_LIMITED"), Some("FORBIDDEN"), None] {
+                metrics.record_call(None, Some(&format!("agent\u{202e} {number}")), code, Duration::ZERO);
+            }
+        }
+        let callers = metrics.snapshot().callers;
+        assert_eq!(callers.len(), MAX_CALLER_LABELS + 1);
+        let each = CallerMetrics { succeeded: 1, failed: 2, rate_limited: 1 };
+        assert_eq!(callers["agent 7"], each);
+        let calls = MAX_CALLER_LABELS as u64;
+        assert_eq!(callers[OTHER_CALLERS], CallerMetrics { succeeded: calls, failed: 2 * calls, rate_limited: calls });
     }
 }

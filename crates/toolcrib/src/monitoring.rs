@@ -4,6 +4,7 @@
 use crate::metrics::{Metrics, MetricsSnapshot};
 use crate::options::RegistryOptions;
 use crate::spans::SpanQueue;
+use crate::token_uses::TokenUses;
 use crate::trace::Trace;
 use crate::usage::UsageCounters;
 
@@ -14,6 +15,8 @@ pub(crate) struct Monitoring {
     pub(crate) metrics: Metrics,
     /// Call and cache counts, written to the store in batches.
     pub(crate) usage: UsageCounters,
+    /// Last uses of access tokens, written to the store every few seconds.
+    pub(crate) token_uses: TokenUses,
     /// Queue of finished spans; `None` if none are exported.
     pub(crate) span_queue: Option<SpanQueue>,
     /// Parent of work that has no trace of its own.
@@ -25,6 +28,7 @@ impl Monitoring {
         Monitoring {
             metrics: Metrics::default(),
             usage: UsageCounters::default(),
+            token_uses: TokenUses::default(),
             span_queue: options.span_queue.clone(),
             default_parent: options.trace.clone(),
         }

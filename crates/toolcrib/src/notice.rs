@@ -37,6 +37,8 @@ pub enum RegistryNotice {
     /// The tool lists have changed. Sent after the snapshot was replaced, so a subscriber that reads now sees the new
     /// list.
     CatalogChanged,
+    /// Groups, access rules or policies have changed, so that principals may see other tools. Sent like `CatalogChanged`.
+    RulesChanged,
     /// Prompts, resources or instructions of a source have changed, with or without tools. Sent like `CatalogChanged`.
     FeaturesChanged,
     /// An MCP source sent a notification that belongs to no call, e.g. that its resources or prompts changed.

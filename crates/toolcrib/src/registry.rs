@@ -13,6 +13,7 @@ mod access_tokens;
 mod declare;
 mod enable;
 mod precondition;
+mod rule_definitions;
 
 // Reading sources and tools.
 mod api_requirements;
@@ -44,6 +45,7 @@ use tokio::sync::broadcast;
 use tokio_util::sync::DropGuard;
 use toolcrib_catalog::{Catalog, View};
 use toolcrib_core::access::Role;
+use toolcrib_core::access_rules::AccessScope;
 use toolcrib_core::inventory::{Actor, Command, Inventory};
 use toolcrib_core::principal::{Principal, PrincipalIdentity};
 use toolcrib_core::{Result, Timestamp};
@@ -62,7 +64,7 @@ pub use crate::breaker::{BreakerState, BreakerView};
 pub use crate::maintenance::StoreHealth;
 pub use crate::notice::{DiscoveryStage, FeatureOutcome, RegistryNotice, SourceTransitionNotice};
 pub use crate::options::{RegistryOptions, Trust, UntrustedFile};
-pub use access_tokens::{AccessTokens, CreatedToken, TokenView, random_secret, random_token};
+pub use access_tokens::{AccessTokens, CreatedToken, TokenRequest, TokenView, random_secret, random_token};
 pub use api_requirements::{ApiRequirements, ApiServer, MissingScheme, api_requirements};
 pub use builder::RegistryBuilder;
 pub use damage::DamageAcceptance;
@@ -73,6 +75,10 @@ pub use history::{History, HistoryPage, HistoryQuery, HistoryRecord};
 pub use lockfile::Lockfiles;
 pub use precondition::Precondition;
 pub use removed_tools::{FoundTool, RemovedTool, RemovedToolsPage, RemovedToolsQuery};
+pub use rule_definitions::{
+    CallerChange, CallerVerdict, GroupMembers, PreviewCaller, RuleChange, RuleChangePreview, RuleDefinitions,
+    VerdictChange,
+};
 pub use source_view::{ConnectionState, DiscoveryStatus, SourceHealth, SourceView, Sources};
 pub use sources_version::{ListHints, SourcesVersion};
 pub use stats::{SourceStats, Statistics, Stats, ToolStats};
@@ -107,14 +113,6 @@ pub struct Registry {
 static UNRESTRICTED: LazyLock<Principal> =
     LazyLock::new(|| Principal::new(PrincipalIdentity::Local, "toolcrib", Role::Admin));
 
-/// Returns a catalogue as principals of a role may see it.
-fn view_for(role: Role, catalog: Arc<Catalog>) -> View {
-    match role {
-        Role::Admin => View::full(catalog),
-        Role::Agent | Role::Viewer => View::for_agents(catalog),
-    }
-}
-
 /// Time that connections get to close; what is still open after that ends with the process.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(15);
 
@@ -130,10 +128,15 @@ impl Registry {
         self.state.snapshot().inventory.clone()
     }
 
-    /// Returns the current catalogue as a principal may see it: an administrator every tool, everyone else those that are
-    /// neither denied nor hidden. Lock-free.
+    /// Returns the current catalogue as a principal may see it: the tools of its groups, for an administrator also denied
+    /// and hidden ones. Lock-free.
     pub fn view(&self, principal: &Principal) -> View {
-        view_for(principal.role(), self.unrestricted_catalog())
+        self.state.snapshot().view(principal)
+    }
+
+    /// Returns which groups and policies hold for a principal. Lock-free.
+    pub fn scope(&self, principal: &Principal) -> Arc<AccessScope> {
+        self.state.snapshot().scope(principal)
     }
 
     /// Executes a command and returns the version of the journal afterwards. A command that changes nothing succeeds
@@ -157,7 +160,7 @@ impl Registry {
         self.notices.subscribe()
     }
 
-    /// Writes the counts, closes every connection and its process, and closes the store. Waits 15 seconds at most.
+    /// Writes counts and uses of tokens, closes every connection and its process, and closes the store. Waits 15 seconds at most.
     pub async fn close(self) {
         self.close_within(SHUTDOWN_TIMEOUT).await;
     }
@@ -172,6 +175,7 @@ impl Registry {
         }
         // The failure has been logged; these counts are lost with the process.
         let _ = self.dispatcher.monitoring.usage.flush(&*self.state.store).await;
+        let _ = self.dispatcher.monitoring.token_uses.flush(&*self.state.store).await;
         self.state.store.close().await;
     }
 
@@ -209,6 +213,11 @@ impl Registry {
     /// Returns the access tokens.
     pub fn tokens(&self) -> AccessTokens<'_> {
         AccessTokens { registry: self, precondition: Precondition::NONE }
+    }
+
+    /// Returns the groups, access rules and policies.
+    pub fn rules(&self) -> RuleDefinitions<'_> {
+        RuleDefinitions { registry: self, precondition: Precondition::NONE }
     }
 
     /// Returns lockfiles of the catalogue, and what changed since one was written.

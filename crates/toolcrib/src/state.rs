@@ -29,10 +29,12 @@ use arc_swap::ArcSwap;
 use tokio::sync::{MutexGuard, broadcast};
 use toolcrib_catalog::search::embeddings::LazyModel;
 use toolcrib_catalog::{Catalog, CatalogSource};
-use toolcrib_config::{Config, Expose, WarmPolicy};
+use toolcrib_config::{Config, ConfigOrigin, Expose, WarmPolicy};
+use toolcrib_core::access_rules::RuleKind;
 use toolcrib_core::features::{FeatureList, RecordedFeatures};
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::inventory::{Actor, Command, Declaration, Event, Origin};
+use toolcrib_core::limits::CallLimits;
 use toolcrib_core::source::SourceSettings;
 use toolcrib_core::{Code, Error, Result, Source, SourceId, Timestamp};
 
@@ -89,21 +91,31 @@ pub(crate) struct ConfiguredSettings {
     pub(crate) defaults: SourceSettings,
     /// Which tools agents are shown.
     pub(crate) expose: Arc<Expose>,
+    /// Limits on the calls of each caller.
+    pub(crate) caller_limits: CallLimits,
     /// Policy for discovering due sources ahead of requests.
     pub(crate) warm: WarmPolicy,
     /// Model for semantic search, which the first search reads.
     pub(crate) search_model: Option<Arc<LazyModel>>,
+    /// File and line of each group, access rule and policy.
+    pub(crate) rule_origins: BTreeMap<(RuleKind, String), ConfigOrigin>,
 }
 
 impl ConfiguredSettings {
     pub(crate) fn from_config(config: &Config) -> ConfiguredSettings {
         let names = config.sources.iter().map(|source| (source.id.clone(), source.original_name.clone()));
+        let rule_origins = config.rules.iter().map(|configured| {
+            let key = (configured.rule.kind(), configured.rule.name().to_owned());
+            (key, ConfigOrigin { file: configured.file.clone(), line: configured.line })
+        });
         ConfiguredSettings {
             source_names: names.collect(),
             defaults: config.defaults.clone(),
             expose: Arc::new(config.expose.clone()),
+            caller_limits: config.limits,
             warm: config.warm,
             search_model: config.search_model.as_deref().map(configured_model),
+            rule_origins: rule_origins.collect(),
         }
     }
 

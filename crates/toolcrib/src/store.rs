@@ -1,5 +1,5 @@
 //! Persistent storage: the journal, manifests, feature lists and definitions by their fingerprints, and measurements
-//! (statuses, checks, counts, leases).
+//! (statuses, checks, counts, uses of tokens, leases).
 //!
 //! A store makes no decisions. It writes what it is given, completely or not at all. [`SqliteStore`] is the default;
 //! [`MemoryStore`] keeps nothing after it is dropped.
@@ -110,6 +110,11 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     async fn call_counts(&self) -> Result<Vec<CallCount>>;
     /// Returns the cache counts of every source.
     async fn cache_counts(&self) -> Result<Vec<CacheCount>>;
+
+    /// Stores when tokens were last used, unless a later use is stored.
+    async fn record_token_uses(&self, uses: &[TokenUse]) -> Result<()>;
+    /// Returns the last uses of tokens in the order of their ids, those of revoked tokens included.
+    async fn token_uses(&self) -> Result<Vec<TokenUse>>;
 
     /// Returns the store's secret, created with it: the key for hashes that must not be guessable.
     async fn key(&self) -> Result<[u8; 32]>;
@@ -278,6 +283,15 @@ pub enum CommitOutcome {
     Conflict,
     /// A discovery that started later has already been recorded; nothing was written.
     Superseded,
+}
+
+/// Last use of an access token. A measurement: the latest time wins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TokenUse {
+    /// Id of the token.
+    pub token: String,
+    /// Time of the last admitted request.
+    pub last_used: Timestamp,
 }
 
 /// Answer to a request for a lease.

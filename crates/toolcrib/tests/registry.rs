@@ -1,5 +1,7 @@
 //! Tests of the public `Registry`: discovery, calls, built-ins, faulty and real servers, other processes, store failures.
 
+mod access_rules;
+mod access_tokens;
 mod bad_servers;
 mod breaker;
 mod builtins;
@@ -14,6 +16,7 @@ mod freshness;
 mod hidden_characters;
 mod journal_damage;
 mod lifecycle;
+mod limits;
 mod log_events;
 mod long_journal;
 mod multi_process;

@@ -13,7 +13,7 @@ use toolcrib::core::source::{SourceKind, SourceSettings, StdioSource};
 use toolcrib::core::{Code, Source, SourceId, Timestamp};
 use toolcrib::store::{
     self, CacheCount, CallCount, Commit, CommitOutcome, DiscoveryCheck, ErrorSummary, Lease, MAX_CHECKS_PER_SOURCE,
-    Measurement, MemoryStore, SourceStatus, SqliteStore, Store, StoredRecord,
+    Measurement, MemoryStore, SourceStatus, SqliteStore, Store, StoredRecord, TokenUse,
 };
 
 /// Generates a test of each property for each store.
@@ -43,6 +43,7 @@ contract![
     one_holder_discovers_a_source_at_a_time,
     a_held_lease_marks_its_source_as_being_discovered,
     counts_are_added,
+    the_latest_use_of_a_token_wins,
     manifests_are_read_back_unchanged,
     definitions_are_read_back_unchanged,
     unusual_text_survives,
@@ -293,6 +294,18 @@ async fn counts_are_added(test_store: TestStore) {
     let expected = [call("push", 4, 2, Some(5), Some("again")), call("🦀", 1, 0, None, None)];
     assert_eq!(store.call_counts().await.unwrap(), expected);
     assert_eq!(store.cache_counts().await.unwrap(), [lookups("a", 0, 1), lookups("b", 5, 2)]);
+}
+
+async fn the_latest_use_of_a_token_wins(test_store: TestStore) {
+    let token_use = |token: &str, at| TokenUse { token: token.to_owned(), last_used: Timestamp(at) };
+    let (one, other) = (test_store.open().await, test_store.open().await);
+    assert_eq!(one.token_uses().await.unwrap(), []);
+    one.record_token_uses(&[]).await.unwrap();
+    one.record_token_uses(&[token_use("b", 5), token_use("a", 7)]).await.unwrap();
+    other.record_token_uses(&[token_use("a", 6), token_use("b", 1_794_700_800_000)]).await.unwrap();
+    let expected = [token_use("a", 7), token_use("b", 1_794_700_800_000)];
+    assert_eq!(one.token_uses().await.unwrap(), expected);
+    assert_eq!(test_store.open().await.token_uses().await.unwrap(), expected);
 }
 
 async fn manifests_are_read_back_unchanged(test_store: TestStore) {

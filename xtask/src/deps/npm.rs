@@ -1,5 +1,5 @@
 //! Packages from npm: Node.js itself, the reference servers, the TypeScript SDKs, the conformance suite, the command
-//! line of the MCP Inspector, and two linters of OpenAPI documents.
+//! line of the MCP Inspector, an identity provider, and two linters of OpenAPI documents.
 //!
 //! Node.js comes as a package, because the conformance suite and the Inspector need version 22 or newer, which the
 //! system may not have; its npm only installs the packages.

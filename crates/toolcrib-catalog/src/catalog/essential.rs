@@ -29,7 +29,7 @@ impl View {
     pub fn is_essential(&self, tool: &ToolRef<'_>) -> bool {
         match self.importance(tool) {
             Importance::Configured => true,
-            Importance::Pattern => !self.catalog().essential_configured,
+            Importance::Pattern => !self.catalog().essential_configured && self.essential_override().is_none(),
             Importance::Other => false,
         }
     }
@@ -46,15 +46,18 @@ impl View {
     }
 
     /// Whether a configured glob matches the tool: by its full name, its name without prefix or its original name.
-    /// Global globs and those of the source apply together.
+    /// Global globs and those of the source apply together; those of a group's endpoint replace them.
     fn is_configured_essential(&self, tool: &ToolRef<'_>) -> bool {
+        let names = [tool.name().as_str(), tool.unprefixed_name(), tool.original_name()];
+        let matches = |glob: &String| names.iter().any(|name| glob_matches(glob, name));
+        if let Some(globs) = self.essential_override() {
+            return globs.iter().any(matches);
+        }
         // Saves the name matching for every tool in the usual case of no configuration.
         if !self.catalog().essential_configured {
             return false;
         }
-        let names = [tool.name().as_str(), tool.unprefixed_name(), tool.original_name()];
-        let mut globs = self.catalog().essential_globs.iter().chain(&tool.catalog_source.options.essential);
-        globs.any(|glob| names.iter().any(|name| glob_matches(glob, name)))
+        self.catalog().essential_globs.iter().chain(&tool.catalog_source.options.essential).any(matches)
     }
 }
 

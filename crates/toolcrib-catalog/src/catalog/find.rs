@@ -34,12 +34,12 @@ impl Catalog {
     /// # Errors
     /// `TOOL_INVALID_INPUT` for malformed and ambiguous names, `TOOL_NOT_IMPLEMENTED` for unknown ones.
     pub fn find(&self, name: &str) -> Result<ToolRef<'_>> {
-        VisibleTools { catalog: self, mask: None }.find(name)
+        VisibleTools::all(self).find(name)
     }
 
     /// Error for an unknown name, with suggestions among all tools, whatever a principal may see.
     pub fn unknown_tool_error(&self, name: &str) -> Error {
-        VisibleTools { catalog: self, mask: None }.unknown_tool_error(name)
+        VisibleTools::all(self).unknown_tool_error(name)
     }
 }
 

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use serde::Serialize;
+use toolcrib_core::access_rules::RiskSet;
 use toolcrib_core::error::Result;
 use toolcrib_core::execution::ExecutionSpec;
 use toolcrib_core::inventory::ToolState;
+use toolcrib_core::manifest::OperationTraits;
 use toolcrib_core::policy::{Rule, Verdict};
 use toolcrib_core::source::SourceId;
 use toolcrib_core::tool::{Tool, ToolId, ToolName};
@@ -17,6 +19,8 @@ use super::{CallSpec, CatalogSource, SegmentEntry};
 pub struct ToolRef<'a> {
     pub catalog_source: &'a CatalogSource,
     pub entry: &'a SegmentEntry,
+    /// Strictest verdict of the policies that apply to the caller; `allow` without any.
+    pub policy_verdict: Verdict,
 }
 
 /// Whether a tool is enabled.
@@ -80,12 +84,13 @@ impl<'a> ToolRef<'a> {
 
     /// Tags of the source, then those of the tool itself, without duplicates.
     pub fn tags(&self) -> impl Iterator<Item = &'a str> {
-        let options = &self.catalog_source.options;
-        let source = &options.tags;
+        let source = &self.catalog_source.options.tags;
         // As in `execution_spec`: what an MCP server sends in that field is untrusted and ignored.
-        let has_spec = matches!(options.kind.as_str(), "openapi" | "workflow");
-        let own: &'a [String] =
-            if has_spec { &self.catalog_source.segment.traits(self.entry).tags } else { Default::default() };
+        let own: &'a [String] = if self.has_execution_spec() {
+            &self.catalog_source.segment.traits(self.entry).tags
+        } else {
+            Default::default()
+        };
         source.iter().chain(own.iter().filter(|tag| !source.contains(tag))).map(String::as_str)
     }
 
@@ -94,12 +99,34 @@ impl<'a> ToolRef<'a> {
         self.catalog_source.segment.listed_token_count(self.entry)
     }
 
-    /// Policy verdict for the tool.
+    /// Method and path of an OpenAPI operation.
+    pub fn operation(&self) -> Option<&'a OperationTraits> {
+        let operation = || self.catalog_source.segment.traits(self.entry).operation.as_ref();
+        if self.has_execution_spec() { operation() } else { None }
+    }
+
+    /// Risks of calling the tool: of an operation by its method, of others by their hints if those are trusted.
+    pub fn risk(&self) -> RiskSet {
+        match self.operation() {
+            Some(operation) => RiskSet::of_method(&operation.method),
+            None if self.catalog_source.options.trust_hints => {
+                self.catalog_source.segment.traits(self.entry).hints.into()
+            }
+            None => RiskSet::UNKNOWN,
+        }
+    }
+
+    /// Verdict on the tool: the strictest of its source's rules and of the policies for the caller.
     pub fn verdict(&self) -> Verdict {
+        self.source_verdict().max(self.policy_verdict)
+    }
+
+    /// Verdict of the source's own rules.
+    pub fn source_verdict(&self) -> Verdict {
         self.catalog_source.options.verdict(self.original_name(), self.unprefixed_name())
     }
 
-    /// Rule that led to the [`verdict`](ToolRef::verdict); `None` if it is the default.
+    /// Rule of the source that led to its [`source_verdict`](ToolRef::source_verdict); `None` if it is the default.
     pub fn deciding_rule(&self) -> Option<&'a Rule> {
         self.catalog_source.options.deciding_rule(self.original_name(), self.unprefixed_name())
     }
@@ -127,11 +154,16 @@ impl<'a> ToolRef<'a> {
     /// Returns how Toolcrib itself executes the tool, with sanitised schemas. `None` for MCP servers: whatever such a
     /// server sends in this field is untrusted and ignored.
     pub fn execution_spec(&self) -> Result<Option<ExecutionSpec>> {
-        // The kind is that of the declaration. The field itself cannot be trusted to tell where it came from.
-        if !matches!(self.catalog_source.options.kind.as_str(), "openapi" | "workflow") {
+        if !self.has_execution_spec() {
             return Ok(None);
         }
         Ok(self.tool()?.parse_execution_spec().map(ExecutionSpec::sanitized))
+    }
+
+    /// Whether the source is of a kind whose execution specifications Toolcrib made itself. The kind is that of the
+    /// declaration: the field itself cannot be trusted to tell where it came from.
+    fn has_execution_spec(&self) -> bool {
+        matches!(self.catalog_source.options.kind.as_str(), "openapi" | "workflow")
     }
 
     /// Returns the tool with what lists leave out: the full input schema and the output schema.

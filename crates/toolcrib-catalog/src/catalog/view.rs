@@ -1,10 +1,11 @@
 //! [`View`]: a catalogue as a principal may see it. Everything that is shown to a client is read through one.
 //!
-//! Five sets of tools, each contained in the one before:
+//! Six sets of tools, each contained in the one before:
 //!
 //! ```text
 //! catalogue    every tool that is not shadowed by a built-in one
-//! view         those that the principal may see; all of them in a full view
+//! included     those of the groups that the principal may see; all of them without access rules
+//! view         of these, for agents without denied and hidden ones; all of them in a full view
 //! listed       without internal ones: for users who manage tools
 //! offered      without hidden, denied and disabled ones: for agents
 //! for models   without those for MCP Apps alone: for search, summaries and provider formats
@@ -17,14 +18,16 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
+use toolcrib_core::access_rules::{AccessScope, Audience, Defined, Group};
 use toolcrib_core::error::{Error, Result};
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::manifest::SkippedTool;
-use toolcrib_core::policy::Verdict;
+use toolcrib_core::policy::{Verdict, glob_matches};
 use toolcrib_core::source::SourceId;
 use toolcrib_core::text::WithheldNames;
 use toolcrib_core::tool::ToolName;
 
+use super::source_scope::{MAX_CACHED_SCOPES, SourceScope};
 use super::view_key::{self, ViewKey};
 use super::{Catalog, CatalogSource, PositionedSource, ToolRef, ToolStatus};
 use crate::search::SearchIndex;
@@ -45,21 +48,30 @@ pub struct View {
 #[derive(Debug)]
 pub(super) struct ViewMask {
     /// By [`PositionedSource::number`].
-    sources: Vec<SourceMask>,
+    sources: Vec<Arc<SourceScope>>,
     key: ViewKey,
     hash: Fingerprint,
+    /// Globs on essential tools of the endpoint of a group, instead of those of the configuration.
+    essential: Option<Vec<String>>,
     /// Index of the visible tools alone, built by the first search.
     search_index: OnceLock<SearchIndex>,
 }
-
-/// Sorted positions of the visible entries of a source, or `None` if all entries are.
-type SourceMask = Option<Box<[u32]>>;
 
 /// A catalogue together with the mask of a view; what [`View`] and the catalogue's own lookups share.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct VisibleTools<'a> {
     pub(super) catalog: &'a Catalog,
-    pub(super) mask: Option<&'a [SourceMask]>,
+    pub(super) mask: Option<&'a [Arc<SourceScope>]>,
+    pub(super) extent: Extent,
+}
+
+/// Which tools of a mask are meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Extent {
+    /// Those of the view.
+    Visible,
+    /// Also denied and hidden ones, as far as the principal's groups have them.
+    Included,
 }
 
 /// A source with at least one visible tool, or any source in a full view.
@@ -70,6 +82,8 @@ pub(crate) struct VisibleSource<'a> {
     shadowed: &'a [usize],
     /// Sorted positions of the visible entries, without shadowed ones; `None` if all but those are visible.
     pub(crate) visible: Option<&'a [u32]>,
+    /// Has the verdicts of policies; `None` in a full view.
+    pub(super) scope: Option<&'a SourceScope>,
 }
 
 impl View {
@@ -78,39 +92,52 @@ impl View {
         View { catalog, mask: None }
     }
 
-    /// Creates the view of agents: without denied and hidden tools. Computed once per catalogue; a catalogue without rules
-    /// against tools has the full view.
+    /// Creates the view of agents without access rules: without denied and hidden tools.
     pub fn for_agents(catalog: Arc<Catalog>) -> View {
-        let mask = catalog.agent_mask.get_or_init(|| {
-            let leaves_out_any = catalog.sources().any(|source| source.options.leaves_out_tools());
-            let restrict = || View::full(catalog.clone()).restrict(|tool| tool.verdict() < Verdict::Deny).mask;
-            if leaves_out_any { restrict() } else { None }
+        View::for_scope(catalog, &AccessScope::unrestricted(Audience::Agents))
+    }
+
+    /// Creates the view of a scope. Computed once per catalogue and scope, and of a new catalogue only for the sources
+    /// that changed. A scope that leaves out nothing has the full view.
+    pub fn for_scope(catalog: Arc<Catalog>, scope: &AccessScope) -> View {
+        let leaves_out_tools = catalog.leaves_out_tools && scope.audience() == Audience::Agents;
+        if !scope.has_rules() && !leaves_out_tools {
+            return View::full(catalog);
+        }
+        let mask = catalog.masks.get_or_insert(scope.key(), MAX_CACHED_SCOPES, || {
+            let sources = catalog.positioned_sources();
+            let sources = sources.map(|positioned| positioned.source.scope(scope, &positioned.shadowed)).collect();
+            let essential = scope.endpoint_group().map(|group| group.definition.essential.clone());
+            ViewMask::new(&catalog, sources, essential.filter(|globs| !globs.is_empty())).map(Arc::new)
         });
-        View { mask: mask.clone(), catalog }
+        View { mask: (*mask).clone(), catalog }
+    }
+
+    /// Returns the view that shows those tools of this one whose name, or own name at the source, matches a glob.
+    #[must_use]
+    pub fn only(&self, globs: &[String]) -> View {
+        self.restrict(|tool| {
+            let names = [tool.name().as_str(), tool.original_name()];
+            globs.iter().any(|glob| names.iter().any(|name| glob_matches(glob, name)))
+        })
     }
 
     /// Returns the view that shows those tools of this one for which `is_visible` is true. Looks at every tool once; a
     /// view is made for many requests.
     #[must_use]
     pub fn restrict(&self, is_visible: impl Fn(&ToolRef<'_>) -> bool) -> View {
-        let mut leaves_out_any = false;
-        let sources: Vec<SourceMask> = self
-            .catalog
-            .positioned_sources()
-            .map(|positioned| {
-                let source = self.visible_tools().source(positioned);
-                let visible = source.positions().filter(|position| is_visible(&source.tool(*position)));
-                let visible: Box<[u32]> = visible.map(|position| position as u32).collect();
-                leaves_out_any |= visible.len() < positioned.tool_count();
-                (visible.len() < positioned.source.segment.entries().len()).then_some(visible)
-            })
-            .collect();
-        // A view that leaves out nothing is the full one, whatever rules it was made from.
-        if !leaves_out_any {
-            return View::full(self.catalog.clone());
-        }
-        let mask = ViewMask::new(&self.catalog, sources);
-        View { catalog: self.catalog.clone(), mask: Some(Arc::new(mask)) }
+        let restrict_source = |positioned: &PositionedSource| {
+            let source = self.visible_tools().source(positioned);
+            let visible = source.positions().filter(|position| is_visible(&source.tool(*position)));
+            let visible: Arc<[u32]> = visible.map(|position| position as u32).collect();
+            let visible = (visible.len() < positioned.source.segment.entries().len()).then_some(visible);
+            let policy_verdicts = source.scope.and_then(|scope| scope.policy_verdicts.clone());
+            Arc::new(SourceScope { included: visible.clone(), visible, policy_verdicts, digests: OnceLock::new() })
+        };
+        let sources: Vec<Arc<SourceScope>> = self.catalog.positioned_sources().map(restrict_source).collect();
+        let essential = self.mask.as_ref().and_then(|mask| mask.essential.clone());
+        let mask = ViewMask::new(&self.catalog, sources, essential);
+        View { catalog: self.catalog.clone(), mask: mask.map(Arc::new) }
     }
 
     /// Digest of everything that can be read through the view. Views with equal keys have equal responses, whichever
@@ -157,6 +184,34 @@ impl View {
         self.visible_tools().find(name)
     }
 
+    /// Like [`View::find`], also among tools that are left out because they are denied or hidden. For calls, which are
+    /// refused with other errors than those of unknown tools.
+    ///
+    /// # Errors
+    /// As [`View::find`].
+    pub fn find_included(&self, name: &str) -> Result<ToolRef<'_>> {
+        VisibleTools { extent: Extent::Included, ..self.visible_tools() }.find(name)
+    }
+
+    /// Returns the tool of a source by its own name, also if it is denied or hidden. `None` for a tool that is outside the
+    /// principal's groups or not in the catalogue.
+    pub fn included_tool(&self, source: &SourceId, original_name: &str) -> Option<ToolRef<'_>> {
+        let source = VisibleTools { extent: Extent::Included, ..self.visible_tools() }.find_source(source.as_str())?;
+        let position = source.source.segment.position_of_original(original_name)?;
+        source.shows(position).then(|| source.tool(position))
+    }
+
+    /// Whether a visible tool belongs to a group.
+    pub fn is_in_group(&self, tool: &ToolRef<'_>, group: &Defined<Group>) -> bool {
+        let position = tool.catalog_source.segment.position_of_name(tool.name().as_str());
+        position.is_some_and(|position| tool.catalog_source.is_in_group(position, group))
+    }
+
+    /// Globs on essential tools that apply instead of those of the configuration, at the endpoint of a group.
+    pub(super) fn essential_override(&self) -> Option<&[String]> {
+        self.mask.as_ref()?.essential.as_deref()
+    }
+
     /// Error for an unknown name, with suggestions among the visible tools.
     pub fn unknown_tool_error(&self, name: &str) -> Error {
         self.visible_tools().unknown_tool_error(name)
@@ -181,7 +236,7 @@ impl View {
     /// made up for a list and must not depend on who reads it. What is derived from them is not covered by the key, but by
     /// [`View::catalog_hash`].
     pub fn catalog_names(&self) -> impl Iterator<Item = (&ToolName, &str)> {
-        let tools = VisibleTools { catalog: &self.catalog, mask: None }.iter();
+        let tools = VisibleTools::all(&self.catalog).iter();
         let tools = tools.filter(|tool| tool.is_listed() && tool.verdict() != Verdict::Hide);
         let tools = tools.filter(|tool| tool.status() == ToolStatus::Active);
         tools.map(|tool| (tool.name(), tool.original_name()))
@@ -243,19 +298,34 @@ impl View {
     }
 
     fn visible_tools(&self) -> VisibleTools<'_> {
-        VisibleTools { catalog: &self.catalog, mask: self.mask.as_ref().map(|mask| mask.sources.as_slice()) }
+        let mask = self.mask.as_ref().map(|mask| mask.sources.as_slice());
+        VisibleTools { catalog: &self.catalog, mask, extent: Extent::Visible }
     }
 }
 
 impl ViewMask {
-    /// Computes the digests of what is visible.
-    fn new(catalog: &Catalog, sources: Vec<SourceMask>) -> ViewMask {
-        let (key, hash) = view_key::restricted_key(VisibleTools { catalog, mask: Some(&sources) });
-        ViewMask { sources, key, hash, search_index: OnceLock::new() }
+    /// Computes the digests of what is visible. `None` if nothing is left out and nothing else differs from the full
+    /// view, whatever rules it was made from.
+    fn new(catalog: &Catalog, sources: Vec<Arc<SourceScope>>, essential: Option<Vec<String>>) -> Option<ViewMask> {
+        let is_full = |(scope, positioned): (&Arc<SourceScope>, &PositionedSource)| {
+            let visible = scope.visible.as_ref().map_or(usize::MAX, |visible| visible.len());
+            scope.is_unrestricted() || (scope.policy_verdicts.is_none() && visible >= positioned.tool_count())
+        };
+        if essential.is_none() && sources.iter().zip(catalog.positioned_sources()).all(is_full) {
+            return None;
+        }
+        let tools = VisibleTools { catalog, mask: Some(&sources), extent: Extent::Visible };
+        let (key, hash) = view_key::restricted_key(tools, essential.as_deref());
+        Some(ViewMask { sources, key, hash, essential, search_index: OnceLock::new() })
     }
 }
 
 impl<'a> VisibleTools<'a> {
+    /// All tools of a catalogue.
+    pub(super) fn all(catalog: &'a Catalog) -> VisibleTools<'a> {
+        VisibleTools { catalog, mask: None, extent: Extent::Visible }
+    }
+
     /// All sources in catalogue order. A restricted view leaves out those without visible tools.
     pub(super) fn sources(self) -> impl Iterator<Item = VisibleSource<'a>> {
         self.catalog.positioned_sources().filter_map(move |positioned| self.visible_source(positioned))
@@ -290,8 +360,12 @@ impl<'a> VisibleTools<'a> {
 
     /// The visible part of a source, which may be empty.
     fn source(self, positioned: &'a PositionedSource) -> VisibleSource<'a> {
-        let visible = self.mask.and_then(|mask| mask.get(positioned.number)?.as_deref());
-        VisibleSource { source: &positioned.source, shadowed: &positioned.shadowed, visible }
+        let scope = self.mask.and_then(|mask| mask.get(positioned.number)).map(Arc::as_ref);
+        let visible = scope.and_then(|scope| match self.extent {
+            Extent::Visible => scope.visible.as_deref(),
+            Extent::Included => scope.included.as_deref(),
+        });
+        VisibleSource { source: &positioned.source, shadowed: &positioned.shadowed, visible, scope }
     }
 }
 
@@ -310,7 +384,8 @@ impl<'a> VisibleSource<'a> {
 
     /// The tool at a position of the segment.
     pub(crate) fn tool(self, position: usize) -> ToolRef<'a> {
-        ToolRef { catalog_source: self.source, entry: &self.source.segment.entries()[position] }
+        let policy_verdict = self.scope.map_or(Verdict::Allow, |scope| scope.policy_verdict(position));
+        ToolRef { catalog_source: self.source, entry: &self.source.segment.entries()[position], policy_verdict }
     }
 
     /// Whether the entry at a position is visible.

@@ -9,7 +9,7 @@ use std::fmt::{self, Write};
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::inventory::ToolState;
 
-use super::view::VisibleTools;
+use super::view::{VisibleSource, VisibleTools};
 use super::{Catalog, CatalogSource, SourceOptions};
 
 /// Digest of everything that can be read through a view. See [`View::key`](super::View::key).
@@ -57,28 +57,56 @@ impl CatalogSource {
     }
 }
 
-/// Returns key and list digest of a restricted view.
-pub(super) fn restricted_key(tools: VisibleTools<'_>) -> (ViewKey, Fingerprint) {
+/// Digests of the visible tools of one source in a restricted view.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SourceDigests {
+    /// Of what lists of tools show.
+    lists: Fingerprint,
+    /// Of everything else.
+    details: Fingerprint,
+}
+
+/// Returns key and list digest of a restricted view. `essential` replaces the globs of the configuration.
+pub(super) fn restricted_key(tools: VisibleTools<'_>, essential: Option<&[String]>) -> (ViewKey, Fingerprint) {
     let catalog = tools.catalog;
-    let mut lists = format!(
-        "restricted {:?} {:?} {}",
-        catalog.essential_globs, catalog.essential_patterns, catalog.essential_configured
-    );
-    let mut details = format!("{:?}", catalog.search_model);
+    let globs = essential.unwrap_or(&catalog.essential_globs);
+    let is_configured = catalog.essential_configured || essential.is_some();
+    let mut lists = format!("restricted {globs:?} {:?} {is_configured}", catalog.essential_patterns);
+    let mut details = format!("{:?} {}", catalog.search_model, essential.is_some());
     for visible in tools.sources() {
-        let source = visible.source;
-        push(&mut lists, format_args!("\n{}{}", source.segment.source(), source.options_text));
-        push(&mut details, format_args!("\n{}", source.details_text()));
-        for tool in visible.tools() {
-            let state = tool.inventory_state();
-            let packed = source.segment.packed_tool(tool.entry);
-            let (name, original_name) = (tool.name(), &packed.name);
-            push(&mut lists, format_args!("\0{name} {} {original_name:?} {}", state.disabled, packed.fingerprint));
-            push_details(&mut details, state);
-        }
+        let digests = visible.digests();
+        push(&mut lists, format_args!("\n{}", digests.lists));
+        push(&mut details, format_args!("\n{}", digests.details));
     }
     let hash = Fingerprint::digest(lists);
     (ViewKey(Fingerprint::digest(format!("{hash}{details}"))), hash)
+}
+
+impl VisibleSource<'_> {
+    /// Digests of the visible tools, computed once per source and scope.
+    fn digests(self) -> SourceDigests {
+        let compute = || {
+            let source = self.source;
+            let SourceOptions { tags, essential, .. } = &source.options;
+            let mut lists = format!("{} {tags:?} {essential:?}", source.segment.source());
+            let mut details = source.details_text();
+            for tool in self.tools() {
+                let state = tool.inventory_state();
+                let packed = source.segment.packed_tool(tool.entry);
+                let (name, original_name, verdict) = (tool.name(), &packed.name, tool.verdict().as_str());
+                push(
+                    &mut lists,
+                    format_args!("\0{name} {} {verdict} {original_name:?} {}", state.disabled, packed.fingerprint),
+                );
+                push_details(&mut details, state);
+            }
+            SourceDigests { lists: Fingerprint::digest(lists), details: Fingerprint::digest(details) }
+        };
+        match self.scope {
+            Some(scope) => *scope.digests.get_or_init(compute),
+            None => compute(),
+        }
+    }
 }
 
 /// Appends what the fingerprint of a tool does not cover: its dates, which lists for people show.

@@ -10,6 +10,8 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
+use toolcrib_core::policy::Verdict;
+
 use super::Query;
 use super::embeddings::{ByModel, EmbeddingModel, SegmentPieces, SemanticIndex};
 use super::forward_index::ForwardIndex;
@@ -408,7 +410,8 @@ impl SegmentRange {
 
     fn tool(&self, position: usize) -> Option<ToolRef<'_>> {
         let entry = self.source.segment.entries().get(position)?;
-        Some(ToolRef { catalog_source: &self.source, entry })
+        // Denied tools are not in the index, and a hit does not show the verdict.
+        Some(ToolRef { catalog_source: &self.source, entry, policy_verdict: Verdict::Allow })
     }
 
     /// Indexed tools with their cards, in order of their numbers.

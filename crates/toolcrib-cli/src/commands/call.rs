@@ -11,14 +11,12 @@
 
 mod output_file;
 
-use std::io::Read;
 use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Map, Value};
 use toolcrib::call::CallDeadline;
 use toolcrib::connector::{NOTES_KEY, PAGINATION_KEY};
-use toolcrib::core::ResultExt;
 use toolcrib::core::json::parse_exact;
 use toolcrib::core::text::sanitize;
 use toolcrib::schema::parse_typed;
@@ -27,6 +25,7 @@ use toolcrib::{CallContext, CallOutput, Code, Error, Registry, Result, ResultPag
 use crate::arguments::CommonArguments;
 use crate::discovery_wait::{DiscoveryArguments, parse_wait_duration};
 use crate::exit::CommandOutcome;
+use crate::input::read_option_text;
 use crate::output;
 use crate::session::CliSession;
 use output_file::{ContentDestination, write_result};
@@ -127,20 +126,8 @@ async fn call(session: &CliSession, arguments: &Arguments) -> Result<CallOutput>
 /// Reads the value of `--args`: JSON text, `@FILE`, or `-` for stdin. It must be an object; without `--args` it is
 /// empty.
 fn read_json_arguments(arguments: &Arguments) -> Result<Map<String, Value>> {
-    let text = match arguments.args.as_deref() {
-        None => return Ok(Map::new()),
-        Some("-") => {
-            let mut text = String::new();
-            std::io::stdin().read_to_string(&mut text).context(Code::BadRequest, "cannot read standard input")?;
-            text
-        }
-        Some(text) => match text.strip_prefix('@') {
-            Some(path) => std::fs::read_to_string(path).map_err(|error| {
-                Error::new(Code::BadRequest, format!("cannot read `{path}`: {error}")).with_cause(error)
-            })?,
-            None => text.to_owned(),
-        },
-    };
+    let Some(value) = arguments.args.as_deref() else { return Ok(Map::new()) };
+    let text = read_option_text(value)?;
     parse_exact(&text).map_err(|error| Error::new(Code::BadRequest, format!("`--args` must be a JSON object: {error}")))
 }
 
@@ -155,7 +142,7 @@ fn merge_pairs(
         return Ok(input);
     }
     // The call itself reports an unknown tool, with similar names.
-    let tool = registry.tool(name).ok();
+    let tool = registry.tool_for(&CliSession::caller(), name).ok();
     let schema = tool.and_then(|tool| serde_json::from_str(tool.tool.listing.input_schema.get()).ok());
     // Without a schema (unknown tool) all values stay strings.
     let schema: Value = schema.unwrap_or_default();

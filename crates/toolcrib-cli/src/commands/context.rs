@@ -10,6 +10,7 @@ use toolcrib::{Code, Error, Result};
 
 use crate::arguments::CommonArguments;
 use crate::discovery_wait::{DiscoveryArguments, PartialResponse};
+use crate::preview::PreviewArguments;
 use crate::session::CliSession;
 
 /// Print the summary for a system prompt: some tools of each source, and how to find the others
@@ -18,12 +19,15 @@ use crate::session::CliSession;
   toolcrib context
   toolcrib context --budget 200 >> prompt.txt
   toolcrib context --cached --json
+  toolcrib context --token ci                    as the holder of the token `ci` gets it
 
 Tokens are counted with o200k_base. Tools that the configuration marks as `essential` come first.")]
 pub(crate) struct Arguments {
     /// Maximum number of tokens
     #[arg(long, value_name = "TOKENS", default_value_t = SummaryBudget::DEFAULT_TOKENS, value_parser = parse_budget)]
     budget: usize,
+    #[command(flatten)]
+    preview: PreviewArguments,
     #[command(flatten)]
     discovery: DiscoveryArguments,
 }
@@ -40,12 +44,13 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
     // Loading the tokenizer takes a while; do it during discovery.
     let tokenizer_load = tokio::task::spawn_blocking(token_count::load_tokenizer);
     let session = CliSession::open(common).await?;
+    let reader = arguments.preview.reader(&session, None)?;
     let missing =
         session.ensure(arguments.discovery.required_freshness(), None, arguments.discovery.wait_policy()).await.missing;
     // Token counts are kept in the store; count only tools that are new since the last time.
     session.registry.statistics().count_tokens().await;
     tokenizer_load.await.map_err(|error| Error::new(Code::Internal, "cannot load the tokenizer").with_cause(error))?;
-    let summary = session.registry.view(&CliSession::caller()).summary(budget);
+    let summary = session.registry.view(&reader).summary(budget);
     session.close().await;
     common.print(&PartialResponse { response: &summary, missing }, || summary.text.clone())?;
     // Nothing is saved without tools.

@@ -16,6 +16,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use toolcrib::clock::Clock;
 use toolcrib::core::json::RawFields;
+use toolcrib::core::principal::ViewNarrowing;
 use toolcrib::core::time::TimeSpec;
 use toolcrib::core::tool::{ParsedToolName, parse_tool_name};
 use toolcrib::core::{Error, ResultExt};
@@ -26,6 +27,7 @@ use crate::arguments::CommonArguments;
 use crate::discovery_wait::DiscoveryArguments;
 use crate::exit::CommandOutcome;
 use crate::output;
+use crate::preview::PreviewArguments;
 use crate::session::CliSession;
 
 pub(crate) use page::render_tool;
@@ -44,6 +46,7 @@ const SOURCE_LISTS_TIMEOUT: Duration = Duration::from_secs(5);
   toolcrib describe create_issue --format anthropic
   toolcrib describe create_issue --format gemini --explain
   toolcrib describe create_issue --at 7d
+  toolcrib describe create_issue --token ci      as the holder of the token `ci` sees it
   toolcrib describe github")]
 pub(crate) struct Arguments {
     /// `source__tool`, `source/tool`, `source:tool`, the tool's own name when it is unique, or the id of a source
@@ -63,6 +66,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "TIME", conflicts_with_all = ["format", "cached", "fresh"])]
     at: Option<TimeSpec>,
     #[command(flatten)]
+    preview: PreviewArguments,
+    #[command(flatten)]
     discovery: DiscoveryArguments,
 }
 
@@ -72,23 +77,24 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
         return describe_at(common, &arguments, when).await;
     }
     let session = CliSession::open(common).await?;
+    let reader = arguments.preview.reader(&session, None)?;
     let mut lookups: Vec<(&str, Result<FoundTool>)> = Vec::new();
     let mut sources: Vec<SourceView> = Vec::new();
     for name in &arguments.names {
-        match (find_source_id(&session, name), &arguments.format) {
-            (Some(id), None) => sources.extend(find_source(&session, id, &arguments.discovery).await),
+        match (find_source_id(&session, &reader, name), &arguments.format) {
+            (Some(id), None) => sources.extend(find_source(&session, &reader, id, &arguments.discovery).await),
             (Some(id), Some(format)) => {
                 let message = format!(
                     "`{id}` is a source, which has no format; `toolcrib tools --source {id} --format {format}` prints its tools"
                 );
                 lookups.push((name, Err(Error::new(Code::BadRequest, message))));
             }
-            (None, _) => lookups.push((name, find_tool(&session, name, &arguments).await)),
+            (None, _) => lookups.push((name, find_tool(&session, &reader, name, &arguments).await)),
         }
     }
     // Project before the session closes: the projection reads the catalogue.
     let formatted = match arguments.format.as_deref() {
-        Some(format) => project_tools(&session, format, &lookups).map(Some),
+        Some(format) => project_tools(&session, &reader, format, &lookups).map(Some),
         None => Ok(None),
     };
     session.close().await;
@@ -105,10 +111,11 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
 /// created.
 async fn describe_at(common: &CommonArguments, arguments: &Arguments, when: TimeSpec) -> Result<CommandOutcome> {
     let session = CliSession::open_read_only(common).await?;
+    let reader = arguments.preview.reader(&session, None)?;
     let at = when.resolve(Clock::system().now());
     let mut lookups: Vec<(&str, Result<FoundTool>)> = Vec::new();
     for name in &arguments.names {
-        let tool = session.registry.history().tool_at(name, at).await;
+        let tool = session.registry.history_for(&reader).tool_at(name, at).await;
         lookups.push((name, tool.map(|tool| FoundTool::Offered(Box::new(tool)))));
     }
     session.close().await;
@@ -121,17 +128,22 @@ async fn describe_at(common: &CommonArguments, arguments: &Arguments, when: Time
 }
 
 /// Discovers a source if necessary and returns it.
-async fn find_source(session: &CliSession, id: SourceId, discovery: &DiscoveryArguments) -> Option<SourceView> {
+async fn find_source(
+    session: &CliSession,
+    reader: &Principal,
+    id: SourceId,
+    discovery: &DiscoveryArguments,
+) -> Option<SourceView> {
     let among = [id];
     session.ensure(discovery.required_freshness(), Some(&among), discovery.wait_policy_for_all()).await;
     // The page lists prompts, resources and instructions, which follow the tools of a first discovery.
     session.registry.refresher().wait_for_pending_lists(SOURCE_LISTS_TIMEOUT).await;
-    session.registry.sources().get(&among[0])
+    session.registry.sources().get_for(reader, &among[0])
 }
 
 /// Discovers the sources that may have the tool, then looks it up in the catalogue, or among removed tools: these have no
 /// provider's format, because they cannot be called.
-async fn find_tool(session: &CliSession, name: &str, arguments: &Arguments) -> Result<FoundTool> {
+async fn find_tool(session: &CliSession, reader: &Principal, name: &str, arguments: &Arguments) -> Result<FoundTool> {
     let discovery = &arguments.discovery;
     // A bare name that no cached list contains may belong to any source; a qualified name with an unknown source
     // belongs to none.
@@ -146,12 +158,14 @@ async fn find_tool(session: &CliSession, name: &str, arguments: &Arguments) -> R
     // The page shows how often the tool was called, by all processes on this store.
     session.registry.statistics().load().await?;
     if arguments.format.is_some() {
-        return session.registry.tool_for(&Principal::default(), name).map(|tool| FoundTool::Offered(Box::new(tool)));
+        // A provider's array is for agents, so denied and hidden tools are left out for administrators too.
+        let agent = reader.narrowed(ViewNarrowing { as_agent: true, ..reader.narrowing().clone() });
+        return session.registry.tool_for(&agent, name).map(|tool| FoundTool::Offered(Box::new(tool)));
     }
     if session.common.json {
         session.registry.statistics().count_builtin_tokens().await;
     }
-    session.registry.history().find_tool(&CliSession::caller(), name).await
+    session.registry.history().find_tool(reader, name).await
 }
 
 /// Returns whether the name has no source part.

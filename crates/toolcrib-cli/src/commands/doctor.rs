@@ -1,5 +1,5 @@
-//! `toolcrib doctor`: checks configuration, trust, data directory, store, environment, guard and sources, with advice on
-//! every problem. Makes no network requests and starts no server, except with `--probe`.
+//! `toolcrib doctor`: checks configuration, trust, data directory, store, environment, guard, sources and access rules, with
+//! advice on every problem. Makes no network requests and starts no server, except with `--probe`.
 //!
 //! Each check is a line with a status and, if there is something to do, a fix:
 //!
@@ -12,6 +12,7 @@
 //! Checks are independent: a broken configuration or store is reported, and the remaining checks still run where they
 //! can.
 
+mod access;
 mod advice;
 mod environment;
 mod sources;
@@ -113,6 +114,7 @@ async fn check_store_and_sources(
         let outcome = outcomes.iter().find(|outcome| outcome.source == source.id);
         checks.extend(sources::check_source(&session, source, outcome).await);
     }
+    checks.extend(access::check_rules(&session));
     session.close().await;
     checks
 }

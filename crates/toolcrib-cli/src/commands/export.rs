@@ -1,4 +1,5 @@
-//! `toolcrib export`: prints all sources, configured or declared at run time, as a configuration file.
+//! `toolcrib export`: prints all sources, groups, access rules and policies, configured or declared at run time, as a
+//! configuration file.
 //!
 //! The output can be used as `toolcrib.yaml` once masked values are replaced. Sources are as they were declared, with
 //! the state that `enable` and `disable` left, without defaults and without overrides by variables; `toolcrib config`
@@ -12,7 +13,7 @@ use toolcrib::{Result, Source};
 use crate::arguments::CommonArguments;
 use crate::session::CliSession;
 
-/// Print all sources as a configuration file
+/// Print all sources and rules as a configuration file
 ///
 /// References such as `${env:NAME}` are written as they are. Literal values that may be secret are masked as `***`.
 #[derive(Debug, Args)]
@@ -31,12 +32,13 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
     let session = CliSession::open_read_only(common).await?;
     // Read everything before closing; an invalid declaration cannot be exported, only named.
     let declarations = session.registry.sources().declarations();
+    let rules = session.registry.inventory().rules().clone();
     let mut unusable = session.registry.sources().list();
     unusable.retain(|source| source.transport.is_none());
     session.close().await;
     let sources: Vec<&Source> = declarations.iter().map(|(_, source)| source).collect();
     let secrets = if arguments.secrets { Secrets::Plain } else { Secrets::Masked };
-    common.print(&export_json(&sources, secrets), || export(&sources, secrets))?;
+    common.print(&export_json(&sources, &rules, secrets), || export(&sources, &rules, secrets))?;
     for SourceView { id, .. } in unusable {
         common.hint(&format!(
             "warning: `{id}` has an invalid declaration and is left out; `toolcrib sources` shows the error"

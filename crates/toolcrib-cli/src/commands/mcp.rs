@@ -31,6 +31,7 @@ use crate::session::CliSession;
   toolcrib mcp --config /path/to/toolcrib.yaml    the command for a client's configuration
   toolcrib mcp --mode full                        list every tool, however many there are
   toolcrib mcp --connect http://127.0.0.1:7450    a bridge to a running `toolcrib serve`
+  toolcrib mcp --connect http://127.0.0.1:7450/mcp/support    only the tools of a group
   toolcrib mcp --connect https://tools.example.com --token '${env:TOOLS_TOKEN}'")]
 pub(crate) struct Arguments {
     /// Tools to list: `full` all tools, `search` the three meta tools (search, describe, call) and the essential tools,
@@ -127,4 +128,21 @@ fn endpoint_url(mut url: Url, mode: Option<ExposeMode>) -> Result<Url> {
         url.query_pairs_mut().append_pair("mode", mode.as_str());
     }
     Ok(url)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_endpoint_of_a_group_can_be_in_the_url() {
+        let check = |url: &str, mode: Option<ExposeMode>, expected: &str| {
+            assert_eq!(endpoint_url(url.parse().unwrap(), mode).unwrap().as_str(), expected);
+        };
+        check("http://127.0.0.1:7450", None, "http://127.0.0.1:7450/mcp");
+        check("http://127.0.0.1:7450/mcp/support", None, "http://127.0.0.1:7450/mcp/support");
+        let mode = ExposeMode::parse("full");
+        check("http://127.0.0.1:7450/mcp/support", mode, "http://127.0.0.1:7450/mcp/support?mode=full");
+        check("http://127.0.0.1:7450?group=support", mode, "http://127.0.0.1:7450/mcp?group=support&mode=full");
+    }
 }

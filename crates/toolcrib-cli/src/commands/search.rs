@@ -10,6 +10,7 @@ use toolcrib::catalog::search::{Hit, Query};
 use crate::arguments::CommonArguments;
 use crate::discovery_wait::{DiscoveryArguments, PartialResponse};
 use crate::model::ModelArguments;
+use crate::preview::PreviewArguments;
 use crate::session::CliSession;
 use crate::{color, output};
 
@@ -19,7 +20,9 @@ use crate::{color, output};
   toolcrib search create an issue
   toolcrib search \"who wrote this file last?\" -k 3
   toolcrib search send_email --source mail
-  toolcrib search list tables --tag database --json")]
+  toolcrib search list tables --tag database --json
+  toolcrib search open tickets --group support
+  toolcrib search open tickets --claims '{\"team\":\"support\"}'")]
 pub(crate) struct Arguments {
     /// Purpose of the tool in your own words, or its name in any spelling
     #[arg(value_name = "QUERY", required = true)]
@@ -33,16 +36,22 @@ pub(crate) struct Arguments {
     /// Only tools with this tag: of an API operation, or of the source
     #[arg(long, value_name = "TAG")]
     tag: Option<String>,
+    /// Only the tools of this group
+    #[arg(long, value_name = "GROUP")]
+    group: Option<String>,
+    #[command(flatten)]
+    preview: PreviewArguments,
     #[command(flatten)]
     model: ModelArguments,
     #[command(flatten)]
     discovery: DiscoveryArguments,
 }
 
-/// Searches the tools visible to commands, after discovering what is missing.
+/// Searches the tools that the reader sees, after discovering what is missing.
 pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<()> {
     let searcher = arguments.model.load()?;
     let session = CliSession::open(common).await?;
+    let reader = arguments.preview.reader(&session, arguments.group.as_deref())?;
     let source = arguments.source.as_deref().map(|name| session.find_source(name)).transpose()?;
     let among = source.as_ref().map(std::slice::from_ref);
     let missing = session
@@ -50,7 +59,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
         .await
         .missing;
     let query = Query { text: arguments.query.join(" "), limit: arguments.limit, source, tag: arguments.tag };
-    let view = session.registry.view(&CliSession::caller());
+    let view = session.registry.view(&reader);
     // The first search loads a model of the configuration and builds the index.
     let results = tokio::task::spawn_blocking(move || searcher.search(&view, &query)).await.unwrap_or_default();
     session.close().await;

@@ -14,12 +14,13 @@ use toolcrib::core::ResultExt;
 use toolcrib::core::manifest::SkippedTool;
 use toolcrib::core::text::sanitize_truncated;
 use toolcrib::registry::{DiscoveryStatus, RemovedTool, RemovedToolsQuery};
-use toolcrib::{Code, Error, Result, SourceId};
+use toolcrib::{Code, Error, Principal, Result, SourceId};
 
 use crate::arguments::CommonArguments;
 use crate::discovery_wait::{DiscoveryArguments, MissingSource};
 use crate::exit::CommandOutcome;
 use crate::output;
+use crate::preview::PreviewArguments;
 use crate::session::CliSession;
 use crate::table::Table;
 
@@ -30,6 +31,9 @@ use crate::table::Table;
   toolcrib tools --source github --json
   toolcrib tools --kind openapi --tag orders --order tokens
   toolcrib tools --only 'github__*' '*search*'
+  toolcrib tools --group support
+  toolcrib tools --token ci                      as the holder of the token `ci` sees them
+  toolcrib tools --claims '{\"team\":\"support\"}' --format anthropic
   toolcrib tools --state deprecated
   toolcrib tools --format anthropic > tools.json
   toolcrib tools --format anthropic --defer
@@ -45,6 +49,9 @@ pub(crate) struct Arguments {
     /// Only the tools of one source
     #[arg(long, value_name = "SOURCE")]
     source: Option<String>,
+    /// Only the tools of this group
+    #[arg(long, value_name = "GROUP")]
+    group: Option<String>,
     /// Only tools of sources of this kind
     #[arg(long, value_name = "KIND", value_parser = ToolFilter::KINDS)]
     kind: Option<String>,
@@ -69,6 +76,8 @@ pub(crate) struct Arguments {
     #[arg(long)]
     defer: bool,
     #[command(flatten)]
+    preview: PreviewArguments,
+    #[command(flatten)]
     discovery: DiscoveryArguments,
 }
 
@@ -76,6 +85,7 @@ pub(crate) struct Arguments {
 pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
     let layout = resolve_layout(common, &arguments)?;
     let session = CliSession::open(common).await?;
+    let reader = arguments.preview.reader(&session, arguments.group.as_deref())?;
     let source = arguments.source.as_deref().map(|name| session.find_source(name)).transpose()?;
     let among = source.as_ref().map(std::slice::from_ref);
     // With one named source there is nothing else to print, so wait for it.
@@ -87,7 +97,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
         .as_ref()
         .and_then(|id| session.registry.sources().get(id))
         .is_some_and(|source| source.status == DiscoveryStatus::Failed && source.tool_count == 0);
-    let view = session.registry.view(&CliSession::caller());
+    let view = session.registry.view(&reader);
     let filter = build_filter(&arguments, source.clone())?;
     let order = ToolOrder::from_name(&arguments.order)?;
     let calls = count_calls(&session, order).await?;
@@ -102,7 +112,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
     let is_selected = |tool: &ToolRef<'_>| filter.accepts(tool);
     match layout {
         ListLayout::Format(Format::Json) | ListLayout::Table if filter.state == Some(StateFilter::Deprecated) => {
-            print_removed(&session, layout, &filter, order, &missing).await?;
+            print_removed(&session, &reader, layout, &filter, order, &missing).await?;
         }
         ListLayout::Format(format) => {
             // Hold the last chunk back, because an incomplete JSON list gets `missing` at its end.
@@ -125,8 +135,19 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
         ListLayout::Table => {
             let mut tools: Vec<ToolRef<'_>> = view.listed_tools().filter(is_selected).collect();
             list_order.sort(&mut tools);
-            let is_filtered = filter.has_conditions() && view.listed_tools().next().is_some();
-            output::print_line(&render_table(&tools, &list_order, is_filtered)?)?;
+            if tools.is_empty() {
+                let is_filtered = filter.has_conditions() && view.listed_tools().next().is_some();
+                let is_narrowed = session.registry.view(&CliSession::caller()).listed_tools().next().is_some();
+                output::print_line(if is_filtered || arguments.group.is_some() {
+                    "no tool matches"
+                } else if arguments.preview.is_given() && is_narrowed {
+                    "this caller sees no tools; `toolcrib explain TOOL` with the same options names the rules"
+                } else {
+                    "no tools yet; `toolcrib sources` lists the sources, `toolcrib add` declares a source"
+                })?;
+            } else {
+                output::print_line(&render_table(&tools, &list_order)?)?;
+            }
         }
     }
     session.close().await;
@@ -160,17 +181,17 @@ async fn count_calls(session: &CliSession, order: ToolOrder) -> Result<HashMap<S
 /// Prints the tools that their sources no longer offer, with their last definitions.
 async fn print_removed(
     session: &CliSession,
+    principal: &Principal,
     layout: ListLayout,
     filter: &ToolFilter,
     order: ToolOrder,
     missing: &[MissingSource],
 ) -> Result<()> {
-    let principal = CliSession::caller();
-    let query = RemovedToolsQuery { principal: &principal, filter, order, after: None, limit: usize::MAX };
+    let query = RemovedToolsQuery { principal, filter, order, after: None, limit: usize::MAX };
     let removed = session.registry.history().removed_tools(&query).await?.tools;
     if matches!(layout, ListLayout::Format(_)) {
         let tools: Vec<_> = removed.iter().map(RemovedTool::to_list_json).collect::<Result<_>>()?;
-        let hash = session.registry.view(&principal).hash();
+        let hash = session.registry.view(principal).hash();
         let tools = serde_json::to_string(&tools).context(Code::Internal, "write JSON")?;
         let text = format!("{{\"tools\":{tools},\"inventory_hash\":\"{hash}\"}}");
         return output::print_line(&append_missing(&text, missing)?);
@@ -255,14 +276,7 @@ pub(crate) fn hint_skipped(common: &CommonArguments, format: Format, skipped: &[
 
 /// Renders the tools for people, with the number that they are ordered by; instead of the policy, the state of a tool that
 /// is not active.
-fn render_table(tools: &[ToolRef<'_>], order: &ListOrder<'_>, is_filtered: bool) -> Result<String> {
-    // A message instead of an empty table.
-    if tools.is_empty() && is_filtered {
-        return Ok("no tool matches".into());
-    }
-    if tools.is_empty() {
-        return Ok("no tools yet; `toolcrib sources` lists the sources, `toolcrib add` declares a source".into());
-    }
+fn render_table(tools: &[ToolRef<'_>], order: &ListOrder<'_>) -> Result<String> {
     let rank_title = match order {
         ListOrder::Name => None,
         ListOrder::Tokens => Some("tokens"),

@@ -1,3 +1,5 @@
+use toolcrib_core::access_rules::AccessRules;
+
 use super::*;
 use crate::{Secrets, export};
 
@@ -7,11 +9,12 @@ fn read_summary(client: McpClientKind, file: &str, text: &str) -> String {
     let base = base.parent().unwrap_or(Path::new("/home/me/p"));
     let config = client.read(text, file, base, Path::new("/home/me/p")).unwrap();
     let ImportedConfig { config, errors: unusable } = config;
-    let mut lines: Vec<String> = export(&config.valid_sources().collect::<Vec<_>>(), Secrets::Plain)
-        .lines()
-        .skip(2)
-        .map(str::to_owned)
-        .collect();
+    let mut lines: Vec<String> =
+        export(&config.valid_sources().collect::<Vec<_>>(), &AccessRules::default(), Secrets::Plain)
+            .lines()
+            .skip(2)
+            .map(str::to_owned)
+            .collect();
     let errors = config.sources.into_iter().filter_map(|configured| configured.source.err()).flatten();
     lines.extend(unusable.into_iter().chain(errors).chain(config.warnings).map(|diagnostic| diagnostic.to_string()));
     lines.join("\n")

@@ -17,7 +17,7 @@ pub fn yaml_to_json(text: &str, max_copies: usize) -> Result<Json, ConfigDiagnos
 }
 
 /// Converts a node. Booleans in other spellings than `true` and `false` become text.
-fn node_to_json(node: ConfigNode) -> Json {
+pub(crate) fn node_to_json(node: ConfigNode) -> Json {
     match node.value {
         NodeValue::Null => Json::Null,
         NodeValue::Bool(flag, spelling) if spelling.eq_ignore_ascii_case(if flag { "true" } else { "false" }) => {

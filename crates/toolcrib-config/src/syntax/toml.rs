@@ -46,16 +46,14 @@ fn table_to_value(table: &DeTable<'_>, lines: &LineIndex<'_>) -> NodeValue {
 /// Converts a value. A table gets the line of its key: its entries may be spread over the file.
 fn value_to_node(value: &Spanned<DeValue<'_>>, key_line: usize, lines: &LineIndex<'_>) -> ConfigNode {
     let line = lines.line(value.span().start);
+    let to_node = |item: &Spanned<DeValue<'_>>| value_to_node(item, lines.line(item.span().start), lines);
     match value.get_ref() {
         DeValue::String(text) => ConfigNode::text(text.as_ref(), line),
         DeValue::Integer(number) => ConfigNode { value: NodeValue::Number(number.to_string()), line },
         DeValue::Float(number) => ConfigNode { value: NodeValue::Number(number.to_string()), line },
         DeValue::Boolean(flag) => ConfigNode { value: NodeValue::Bool(*flag, flag.to_string()), line },
         DeValue::Datetime(time) => ConfigNode::text(time.to_string(), line),
-        DeValue::Array(items) => ConfigNode {
-            value: NodeValue::List(items.iter().map(|item| value_to_node(item, line, lines)).collect()),
-            line,
-        },
+        DeValue::Array(items) => ConfigNode { value: NodeValue::List(items.iter().map(to_node).collect()), line },
         DeValue::Table(table) => ConfigNode { value: table_to_value(table, lines), line: key_line },
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::{auth, openapi, settings, source, top_level_keys};
+use crate::{auth, identity, openapi, rules, settings, source, top_level_keys};
 
 /// A row of a table: key, default and example.
 struct KeyRow {
@@ -50,7 +50,14 @@ fn the_page_has_exactly_the_keys_of_the_parser() {
     check("## Top level", &top_level_keys().collect::<Vec<_>>());
     check("## Defaults", &settings::DEFAULTS_KEYS);
     check("## Expose", &settings::EXPOSE_KEYS);
-    check("## Identity", &settings::IDENTITY_KEYS);
+    check("### Groups", &rules::GROUP_KEYS);
+    check("### Selectors", &rules::SELECTOR_KEYS);
+    check("### Access rules", &rules::ACCESS_KEYS);
+    check("### Policies", &rules::POLICY_KEYS);
+    check("## Identity", &identity::IDENTITY_KEYS);
+    check("## Issuer", &identity::ISSUER_KEYS);
+    check("## Roles", &identity::ROLES_KEYS);
+    check("## Limits", &settings::LIMITS_KEYS);
     check("## Auth", &auth::AUTH_METHOD_KEYS);
     check("## Poll", &openapi::POLL_KEYS);
     let on_a_source: Vec<&str> = source::source_keys().filter(|key| !settings::DEFAULTS_KEYS.contains(key)).collect();
@@ -60,7 +67,7 @@ fn the_page_has_exactly_the_keys_of_the_parser() {
 #[test]
 fn every_example_of_the_page_is_accepted() {
     let page = page();
-    let sections: [(&str, &CompleteExample); 11] = [
+    let sections: [(&str, &CompleteExample); 18] = [
         ("## Top level", &str::to_owned),
         ("### MCP server over stdio", &|example| on_source("command", "command: x", example)),
         ("### MCP server over HTTP", &|example| on_source("url", "url: \"http://x\"", example)),
@@ -71,6 +78,13 @@ fn every_example_of_the_page_is_accepted() {
         ("## Defaults", &|example| format!("defaults: {{ {example} }}")),
         ("## Expose", &|example| format!("expose: {{ {example} }}")),
         ("## Identity", &|example| format!("identity: {{ {example} }}")),
+        ("### Groups", &|example| format!("groups: {{ x: {{ {example} }} }}")),
+        ("### Selectors", &|example| format!("groups: {{ x: {{ select: {{ {example} }} }} }}")),
+        ("### Access rules", &|example| on_rule("access", "name: x, groups: [x]", example)),
+        ("### Policies", &|example| on_rule("policies", "name: x, verdict: deny", example)),
+        ("## Issuer", &|example| on_issuer("issuer", "issuer: \"https://x\"", example)),
+        ("## Roles", &|example| on_issuer("", "issuer: \"https://x\"", &on_roles(example))),
+        ("## Limits", &|example| format!("limits: {{ {example} }}")),
         ("## Auth", &|example| on_source("openapi", "openapi: ./x.yaml", &format!("auth: {{ {example} }}"))),
     ];
     for (heading, complete) in sections {
@@ -115,4 +129,27 @@ fn defaults_are_those_of_the_code() {
 fn on_source(kind: &str, base: &str, example: &str) -> String {
     let keys = if example.starts_with(&format!("{kind}:")) { example.to_owned() } else { format!("{base}, {example}") };
     format!("sources: {{ x: {{ {keys} }} }}")
+}
+
+/// A configuration with one rule in a list. The keys of the example replace those of `base`.
+fn on_rule(section: &str, base: &str, example: &str) -> String {
+    let is_other = |key: &&str| key.split(':').next() != example.split(':').next();
+    let keys: Vec<&str> = base.split(", ").filter(is_other).chain([example]).collect();
+    format!("{section}: [{{ {} }}]", keys.join(", "))
+}
+
+/// Completes the example of a key of an issuer. An issuer that gives no role would be warned about.
+fn on_issuer(own_key: &str, base: &str, example: &str) -> String {
+    let is_own = !own_key.is_empty() && example.starts_with(&format!("{own_key}:"));
+    let keys = if is_own { example.to_owned() } else { format!("{base}, {example}") };
+    let roles = if keys.contains("roles:") { "" } else { ", roles: { default: agent }" };
+    format!("identity: {{ issuers: [{{ {keys}{roles} }}] }}")
+}
+
+/// Completes the example of a key of `roles`.
+fn on_roles(example: &str) -> String {
+    let needs_claim = !example.starts_with("claim:") && !example.starts_with("default:");
+    let claim = if needs_claim { "claim: roles, " } else { "" };
+    let default = if example.starts_with("default:") { "" } else { ", default: agent" };
+    format!("roles: {{ {claim}{example}{default} }}")
 }

@@ -191,6 +191,10 @@ fn settings_are_checked() {
         "result_limit: 1 TiB",
         "sources.files.result_limit: expected a size such as `256KiB` or `1MiB`, found `1 TiB`",
     );
+    setting(
+        "limits: { calls_per_minute: 1.5 }",
+        "sources.files.limits.calls_per_minute: expected a whole number from 1 to 1000000, found `1.5`",
+    );
     setting("result_limit: 0", "sources.files.result_limit: expected a size such as `256KiB` or `1MiB`, found `0`");
     setting(
         "tools: { 'rm_*': denny }",
@@ -222,6 +226,11 @@ fn settings_are_checked() {
     check(
         "sources: {}\nidentity:\n  loopback: opne",
         "toolcrib.yaml:3: identity.loopback: expected `owner`, `open` or `token`, found `opne`; did you mean `open`?",
+    );
+    check("limits: { calls: 5 }", "toolcrib.yaml:1: limits: unknown key `calls`");
+    check(
+        "limits: { concurrent_calls: 0 }",
+        "toolcrib.yaml:1: limits.concurrent_calls: expected a whole number from 1 to 1000000, found `0`",
     );
     check("identity: open", "toolcrib.yaml:1: identity: expected a map of keys, found text");
     check("identiy: {}", "toolcrib.yaml:1: unknown key `identiy`; did you mean `identity`?");

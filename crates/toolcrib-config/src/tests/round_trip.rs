@@ -1,5 +1,7 @@
 //! Display and export of configurations: exports parse back, secrets are masked.
 
+use toolcrib_core::limits::CallLimits;
+
 use super::*;
 use crate::show::show_config;
 
@@ -106,6 +108,9 @@ fn any_settings() -> impl Strategy<Value = SourceSettings> {
     let validate =
         prop::option::of(prop::sample::select(vec![ArgumentValidation::Strict, ArgumentValidation::Lenient]));
     let title = prop::option::of("[^ \\s].{0,9}");
+    let limit = || prop::option::of(1..=CallLimits::MAX);
+    let limits = (limit(), limit())
+        .prop_map(|(calls_per_minute, concurrent_calls)| CallLimits { calls_per_minute, concurrent_calls });
     (
         time(),
         time(),
@@ -113,7 +118,7 @@ fn any_settings() -> impl Strategy<Value = SourceSettings> {
         prop::option::of(any::<bool>()),
         any_words(),
         rules,
-        (lifecycle, results, protocol, validate),
+        (lifecycle, results, protocol, validate, limits),
         title,
     )
         .prop_map(
@@ -124,7 +129,7 @@ fn any_settings() -> impl Strategy<Value = SourceSettings> {
                 enabled,
                 tags,
                 tools,
-                (lifecycle, results, protocol, validate),
+                (lifecycle, results, protocol, validate, limits),
                 title,
             )| {
                 SourceSettings {
@@ -138,6 +143,7 @@ fn any_settings() -> impl Strategy<Value = SourceSettings> {
                     results,
                     protocol,
                     validate,
+                    limits,
                     title,
                     ..SourceSettings::default()
                 }
@@ -158,9 +164,9 @@ proptest! {
                 Source { id: source_id(name), kind, settings }
             })
             .collect();
-        let text = export(&sources.iter().collect::<Vec<_>>(), Secrets::Plain);
+        let text = export(&sources.iter().collect::<Vec<_>>(), &AccessRules::default(), Secrets::Plain);
         let config = parse_toolcrib(&text).unwrap_or_else(|errors| panic!("{errors:?}\n{text}"));
-        let masked = export(&sources.iter().collect::<Vec<_>>(), Secrets::Masked);
+        let masked = export(&sources.iter().collect::<Vec<_>>(), &AccessRules::default(), Secrets::Masked);
         let read = parse_toolcrib(&masked).map(|config| config.sources.iter().all(|configured| configured.source.is_ok()));
         prop_assert_eq!(read, Ok(true), "{}", masked);
         let mut sorted = sources;
@@ -177,13 +183,13 @@ fn an_export_has_one_line_per_source() {
     );
     let config = config.unwrap();
     assert_eq!(
-        export(&config.valid_sources().collect::<Vec<_>>(), Secrets::Plain),
+        export(&config.valid_sources().collect::<Vec<_>>(), &AccessRules::default(), Secrets::Plain),
         "# Written by `toolcrib export --secrets`. It may hold secrets: keep it safe.\n\
          sources:\n  \
            a: { command: \"x\", args: [\"-y\"], ttl: \"90s\", first_start_timeout: \"3m\" }\n  \
            b: { url: \"http://x\", auth: { bearer: \"${env:T}\" } }\n"
     );
-    assert_eq!(parse_toolcrib(&export(&[], Secrets::Plain)).unwrap(), Config::default());
+    assert_eq!(parse_toolcrib(&export(&[], &AccessRules::default(), Secrets::Plain)).unwrap(), Config::default());
 }
 
 #[test]
@@ -219,6 +225,7 @@ expose:
     defaults.lifecycle {"value":"shared","origin":"default"}
     defaults.results {"value":"clean","origin":"default"}
     defaults.validate {"value":"strict","origin":"default"}
+    defaults.trust_hints {"value":false,"origin":"default"}
     expose.mode {"value":"auto","origin":"default"}
     expose.full_below_tokens {"value":4000,"origin":"default"}
     expose.essential {"value":["x"],"origin":"toolcrib.yaml:8"}
@@ -234,7 +241,7 @@ fn defaults_in_references_of_settings_survive_a_masked_export() {
         "enabled": "${env:ON:-true}", "ttl": "${env:TTL:-10m}", "title": "${env:TITLE:-My server}",
     });
     let source = crate::parse_source("git", &keys, Path::new("/")).unwrap();
-    let text = export(&[&source], Secrets::Masked);
+    let text = export(&[&source], &AccessRules::default(), Secrets::Masked);
     for kept in ["${env:ON:-true}", "${env:TTL:-10m}", "${env:TITLE:-My server}", "${env:TOKEN:-***}"] {
         assert!(text.contains(kept), "{kept} is not in {text}");
     }

@@ -13,6 +13,9 @@ sources:
   mine:  { enabled: false, tools: { "x_*": deny } }
 defaults: { ttl: 5m }
 expose: { mode: search, essential: ["files__*"] }
+groups: { staff: { select: { source: "docs" } }, all: { select: {} } }
+access: [{ name: staff, groups: [staff], when: [{ claim: team, equals: a }] }, { name: idle, groups: [all], active: false }]
+policies: [{ name: ask-all, verdict: ask }]
 "#;
 
 fn trusted_file(text: &str, servers: &[&str]) -> TrustedFile {
@@ -74,6 +77,25 @@ fn changes_need_approval_unless_they_only_restrict() {
         ("expose:", "allow_commands: true\nexpose:", "allow_commands"),
         ("expose:", "allow_private_sources: true\nexpose:", "allow_private_sources"),
         ("expose:", "identity: { loopback: open }\nexpose:", "identity"),
+        ("title: Files", "title: Files, trust_hints: true", "sources.files.trust_hints"),
+        ("defaults: { ttl: 5m }", "defaults: { ttl: 5m, trust_hints: true }", "defaults"),
+        // Every change of rules.
+        ("{ source: \"docs\" }", "{ source: \"*\" }", "groups"),
+        ("{ source: \"docs\" }", "{ source: \"docs\", name: \"get_*\" }", "groups"),
+        ("staff: {", "staff: { title: Staff,", "groups"),
+        ("equals: a", "equals: b", "access"),
+        (", active: false", "", "access"),
+        (", { name: idle, groups: [all], active: false }", "", "access"),
+        ("verdict: ask }", "verdict: allow }", "policies"),
+        ("verdict: ask }", "verdict: deny }", "policies"),
+        ("policies: [{ name: ask-all, verdict: ask }]\n", "", "policies"),
+        (
+            "staff: { select: { source: \"docs\" } }, all: { select: {} }",
+            "all: { select: [{}] }, staff: { select: [{ source: docs }] }",
+            "",
+        ),
+        ("expose:", "identity: { issuers: [{ issuer: \"https://id.example\" }] }\nexpose:", "identity.issuers"),
+        ("expose:", "public_url: \"https://tools.example\"\nexpose:", "public_url"),
         // Changes without effect on trust, and changes that only restrict.
         ("sources:", "# a comment\nsources:", ""),
         ("ttl: 5m, title", "ttl: 1h, title", ""),
@@ -116,4 +138,36 @@ fn stored_trust_contains_no_values_and_round_trips() {
     let stored = serde_json::to_string(&trusted).unwrap();
     assert!(!stored.contains("hunter2"), "{stored}");
     assert_eq!(serde_json::from_str::<TrustedFile>(&stored).unwrap(), trusted);
+}
+
+/// The store of trust of a version without rules has no hashes for them.
+#[test]
+fn a_file_without_rules_has_no_state_of_rules() {
+    let stored = serde_json::to_value(trusted_file("groups: {}\naccess: []\ndefaults: { ttl: 5m }", &[])).unwrap();
+    assert_eq!(stored["settings"].as_object().unwrap().keys().collect::<Vec<_>>(), ["defaults"]);
+}
+
+#[test]
+fn rules_are_shown_before_they_are_trusted() {
+    let config = Config::parse(TRUSTED_TEXT, "toolcrib.yaml", Path::new("/p"), Syntax::Yaml, ConfigDialect::Toolcrib);
+    let shown = settings_to_trust(&config.unwrap());
+    assert_eq!(shown["groups"]["staff"], json!({ "select": [{ "source": "docs" }] }));
+    assert_eq!(shown["policies"], json!([{ "name": "ask-all", "match": {}, "verdict": "ask" }]));
+}
+
+/// A file that was trusted before `identity` had issuers stays trusted, and no issuer changes without approval.
+#[test]
+fn issuers_are_part_of_the_trust_only_where_they_are_set() {
+    let file = |identity: &str| trusted_file(&format!("sources: {{}}\nidentity: {{ loopback: open{identity} }}"), &[]);
+    let settings: Vec<String> = file("").settings.into_keys().collect();
+    assert_eq!(settings, ["identity"]);
+    let one = file(", issuers: [{ issuer: \"https://a.example\", roles: { default: viewer } }]");
+    for (other, expected) in [
+        (", issuers: [{ issuer: \"https://a.example\", roles: { default: viewer }, leeway: 30s }]", ""),
+        (", issuers: [{ issuer: \"https://a.example\", roles: { default: admin } }]", "identity.issuers"),
+        (", issuers: [{ issuer: \"https://b.example\", roles: { default: viewer } }]", "identity.issuers"),
+        ("", "identity.issuers"),
+    ] {
+        assert_eq!(one.uncovered_keys(&file(other)).join(" "), expected, "{other}");
+    }
 }

@@ -3,8 +3,11 @@
 
 use std::sync::Arc;
 
+use serde_json::{Map, Value};
+
 use super::Origin;
 use crate::access::Role;
+use crate::access_rules::{NamedRule, RuleKind};
 use crate::delta::Delta;
 use crate::features::{FeatureChanges, FeatureSummary};
 use crate::fingerprint::Fingerprint;
@@ -35,6 +38,15 @@ pub enum Command {
     ChangeToken(TokenChange),
     /// Revoke a token by its id.
     RevokeToken(String),
+    /// Add a group, access rule or policy at run time, or replace it.
+    DefineRule(Box<NamedRule>),
+    /// Remove a group, access rule or policy that was defined at run time; an unknown one is already removed.
+    RemoveRule {
+        kind: RuleKind,
+        name: String,
+    },
+    /// Replace all groups, access rules and policies of the configuration, as one change.
+    ReconcileRules(Vec<NamedRule>),
     /// Continue with a damaged journal. Revokes every token, since a revocation may be among the lost records.
     AcceptDamage {
         /// Descriptions of the damage, for the history.
@@ -56,14 +68,20 @@ pub struct NewToken {
     pub expires_at: Option<Timestamp>,
     /// Time of the request: determines whether an older token of the same name has expired.
     pub requested_at: Timestamp,
+    /// Groups that the token is restricted to; empty for no restriction.
+    pub groups: Vec<String>,
+    pub claims: Map<String, Value>,
 }
 
 /// Change of a token. `None` leaves a field as it is.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TokenChange {
     pub id: String,
     pub name: Option<String>,
     pub role: Option<Role>,
+    /// An empty list ends the restriction to groups.
+    pub groups: Option<Vec<String>>,
+    pub claims: Option<Map<String, Value>>,
 }
 
 /// Source to declare. Its definition is stored beside the journal under the hash `definition`.

@@ -12,8 +12,10 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::access::Role;
+use crate::access_rules::{AccessRule, Group, NamedRule, Policy, RuleKind};
 use crate::delta::{ToolChange, ToolRename};
 use crate::features::FeatureDelta;
 use crate::fingerprint::Fingerprint;
@@ -102,15 +104,52 @@ pub enum Event {
         /// SHA-256 of the token text, which is stored nowhere.
         hash: Fingerprint,
         expires_at: Option<Timestamp>,
+        /// Groups that the token is restricted to; empty for a token without such a restriction.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        groups: Vec<String>,
+        /// Claims that conditions of rules read.
+        #[serde(default, skip_serializing_if = "Map::is_empty")]
+        claims: Map<String, Value>,
     },
     TokenChanged {
         token: String,
         name: String,
         role: Role,
+        /// New groups; `None` leaves them as they are.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        groups: Option<Vec<String>>,
+        /// New claims; `None` leaves them as they are.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        claims: Option<Map<String, Value>>,
     },
     TokenRevoked {
         token: String,
         name: String,
+    },
+    /// A group was added or replaced.
+    GroupDefined {
+        group: String,
+        origin: Origin,
+        definition: Group,
+    },
+    GroupRemoved {
+        group: String,
+    },
+    AccessRuleDefined {
+        rule: String,
+        origin: Origin,
+        definition: AccessRule,
+    },
+    AccessRuleRemoved {
+        rule: String,
+    },
+    PolicyDefined {
+        policy: String,
+        origin: Origin,
+        definition: Policy,
+    },
+    PolicyRemoved {
+        policy: String,
     },
     /// An administrator accepted the damage of the journal before this record. Every token is revoked with it.
     DamageAccepted {
@@ -195,6 +234,53 @@ impl Event {
             Event::TokenCreated { .. }
             | Event::TokenChanged { .. }
             | Event::TokenRevoked { .. }
+            | Event::GroupDefined { .. }
+            | Event::GroupRemoved { .. }
+            | Event::AccessRuleDefined { .. }
+            | Event::AccessRuleRemoved { .. }
+            | Event::PolicyDefined { .. }
+            | Event::PolicyRemoved { .. }
+            | Event::DamageAccepted { .. }
+            | Event::Unknown => None,
+        }
+    }
+
+    /// Returns the event that puts a rule into force.
+    pub(super) fn rule_defined(rule: NamedRule, origin: Origin) -> Event {
+        match rule {
+            NamedRule::Group(group, definition) => Event::GroupDefined { group, origin, definition },
+            NamedRule::Access(rule, definition) => Event::AccessRuleDefined { rule, origin, definition },
+            NamedRule::Policy(policy, definition) => Event::PolicyDefined { policy, origin, definition },
+        }
+    }
+
+    /// Returns the event that removes a rule.
+    pub(super) fn rule_removed(kind: RuleKind, name: String) -> Event {
+        match kind {
+            RuleKind::Group => Event::GroupRemoved { group: name },
+            RuleKind::Access => Event::AccessRuleRemoved { rule: name },
+            RuleKind::Policy => Event::PolicyRemoved { policy: name },
+        }
+    }
+
+    /// Returns the kind and name of the group, access rule or policy that the event is about.
+    pub fn rule(&self) -> Option<(RuleKind, &str)> {
+        match self {
+            Event::GroupDefined { group, .. } | Event::GroupRemoved { group } => Some((RuleKind::Group, group)),
+            Event::AccessRuleDefined { rule, .. } | Event::AccessRuleRemoved { rule } => Some((RuleKind::Access, rule)),
+            Event::PolicyDefined { policy, .. } | Event::PolicyRemoved { policy } => Some((RuleKind::Policy, policy)),
+            Event::SourceDeclared { .. }
+            | Event::SourceChanged { .. }
+            | Event::SourceEnabled { .. }
+            | Event::SourceDisabled { .. }
+            | Event::SourceRemoved { .. }
+            | Event::InventoryRecorded { .. }
+            | Event::FeaturesRecorded { .. }
+            | Event::ToolEnabled { .. }
+            | Event::ToolDisabled { .. }
+            | Event::TokenCreated { .. }
+            | Event::TokenChanged { .. }
+            | Event::TokenRevoked { .. }
             | Event::DamageAccepted { .. }
             | Event::Unknown => None,
         }
@@ -215,20 +301,29 @@ impl Event {
             // The new role may be a lower one.
             | Event::TokenChanged { .. }
             | Event::TokenRevoked { .. }
+            // Groups, access rules and policies withhold tools. A removed one may have given tools to callers.
+            | Event::GroupDefined { .. }
+            | Event::GroupRemoved { .. }
+            | Event::AccessRuleDefined { .. }
+            | Event::AccessRuleRemoved { .. }
+            | Event::PolicyDefined { .. }
+            | Event::PolicyRemoved { .. }
             // Revokes tokens whose own revocations may be lost.
             | Event::DamageAccepted { .. } => true,
+            // A version that does not know groups and claims would admit the token without its restrictions.
+            Event::TokenCreated { groups, claims, .. } => !groups.is_empty() || !claims.is_empty(),
             // Names rules too, but those of a source that does not exist without this event.
             Event::SourceDeclared { .. }
             | Event::SourceEnabled { .. }
             | Event::InventoryRecorded { .. }
             | Event::FeaturesRecorded { .. }
             | Event::ToolEnabled { .. }
-            | Event::TokenCreated { .. }
             | Event::Unknown => false,
         }
     }
 
-    /// Like [`Event::is_critical`], for a damaged event of which only the type can be read.
+    /// Like [`Event::is_critical`], for a damaged event of which only the type can be read. `TokenCreated` is not among
+    /// them: a token whose record cannot be read is not admitted.
     pub fn is_critical_type(kind: &str) -> bool {
         let critical = [
             "SourceChanged",
@@ -239,13 +334,28 @@ impl Event {
             "TokenRevoked",
             "DamageAccepted",
         ];
-        critical.contains(&kind)
+        critical.contains(&kind) || Event::is_rule_type(kind)
+    }
+
+    /// Whether events of this type are about a group, access rule or policy.
+    pub fn is_rule_type(kind: &str) -> bool {
+        let types = [
+            "GroupDefined",
+            "GroupRemoved",
+            "AccessRuleDefined",
+            "AccessRuleRemoved",
+            "PolicyDefined",
+            "PolicyRemoved",
+        ];
+        types.contains(&kind)
     }
 
     /// Returns the lowest version that understands this event: the one that introduced its type, or a later addition
     /// that it uses, such as a variant of an enum or a field that restricts something.
     pub fn min_version(&self) -> &'static str {
         match self {
+            Event::TokenCreated { groups, claims, .. } if !groups.is_empty() || !claims.is_empty() => "0.2.0",
+            Event::TokenChanged { groups, claims, .. } if groups.is_some() || claims.is_some() => "0.2.0",
             // All of these existed in the first release.
             Event::SourceDeclared { .. }
             | Event::SourceChanged { .. }
@@ -262,6 +372,12 @@ impl Event {
             | Event::DamageAccepted { .. }
             // Never written.
             | Event::Unknown => "0.1.0",
+            Event::GroupDefined { .. }
+            | Event::GroupRemoved { .. }
+            | Event::AccessRuleDefined { .. }
+            | Event::AccessRuleRemoved { .. }
+            | Event::PolicyDefined { .. }
+            | Event::PolicyRemoved { .. } => "0.2.0",
         }
     }
 }

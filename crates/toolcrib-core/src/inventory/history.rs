@@ -9,13 +9,18 @@
 //! Nothing is classified again here, so that history says the same in every version. All texts of a source are
 //! sanitised and truncated before they are quoted.
 
+mod rules;
+
 use super::{Event, Inventory, Origin, ToolState};
+use crate::access::Role;
 use crate::delta::{ToolChange, ToolRename};
 use crate::error::{Code, Error, Result};
 use crate::features::{FeatureDelta, FeatureKind};
 use crate::source::SourceId;
 use crate::text::sanitize_truncated;
 use crate::tool::{ParsedToolName, ToolId, ToolName, parse_tool_name};
+
+use rules::describe_rule_event;
 
 /// Maximum number of tools to name per kind of change. The first list of a source may have thousands; the rest is
 /// counted.
@@ -55,6 +60,12 @@ pub fn concerns_tool(event: &Event, matcher: &ToolMatcher) -> bool {
         | Event::TokenCreated { .. }
         | Event::TokenChanged { .. }
         | Event::TokenRevoked { .. }
+        | Event::GroupDefined { .. }
+        | Event::GroupRemoved { .. }
+        | Event::AccessRuleDefined { .. }
+        | Event::AccessRuleRemoved { .. }
+        | Event::PolicyDefined { .. }
+        | Event::PolicyRemoved { .. }
         | Event::DamageAccepted { .. }
         | Event::Unknown => false,
     }
@@ -208,13 +219,22 @@ fn describe_filtered(event: &Event, kind: &str, filter: impl Fn(&str) -> bool) -
         Event::FeaturesRecorded { source, prompts, resources, resource_templates, instructions_changed, .. } => {
             describe_feature_changes(source, [prompts, resources, resource_templates], *instructions_changed)
         }
-        Event::TokenCreated { name, role, .. } => {
-            format!("token `{}` created ({})", sanitize_truncated(name, 80), role.as_str())
+        Event::TokenCreated { name, role, groups, .. } => {
+            let groups = (!groups.is_empty()).then_some(&groups[..]);
+            format!("token `{}` created ({})", sanitize_truncated(name, 80), describe_token(*role, groups))
         }
-        Event::TokenChanged { name, role, .. } => {
-            format!("token `{}` changed ({})", sanitize_truncated(name, 80), role.as_str())
+        Event::TokenChanged { name, role, groups, claims, .. } => {
+            let claims = if claims.is_some() { ", other claims" } else { "" };
+            let token = describe_token(*role, groups.as_deref());
+            format!("token `{}` changed ({token}{claims})", sanitize_truncated(name, 80))
         }
         Event::TokenRevoked { name, .. } => format!("token `{}` revoked", sanitize_truncated(name, 80)),
+        Event::GroupDefined { .. }
+        | Event::GroupRemoved { .. }
+        | Event::AccessRuleDefined { .. }
+        | Event::AccessRuleRemoved { .. }
+        | Event::PolicyDefined { .. }
+        | Event::PolicyRemoved { .. } => describe_rule_event(event),
         Event::DamageAccepted { damage, .. } => {
             let listed: Vec<String> =
                 damage.iter().take(MAX_LISTED_NAMES).map(|fault| sanitize_truncated(fault, 120)).collect();
@@ -224,6 +244,19 @@ fn describe_filtered(event: &Event, kind: &str, filter: impl Fn(&str) -> bool) -
         // Its type is not part of the parsed event, so the caller passes the recorded name.
         Event::Unknown if kind.is_empty() => "unknown event, written by a newer Toolcrib".to_owned(),
         Event::Unknown => format!("unknown event `{}`, written by a newer Toolcrib", sanitize_truncated(kind, 60)),
+    }
+}
+
+/// Describes a token by its role and, if given, its groups: `agent, groups: dev, support`. Claims are left out: every
+/// role can read the history.
+fn describe_token(role: Role, groups: Option<&[String]>) -> String {
+    match groups {
+        None => role.as_str().to_owned(),
+        Some([]) => format!("{role}, no groups"),
+        Some(groups) => {
+            let names: Vec<String> = groups.iter().map(|name| sanitize_truncated(name, 80)).collect();
+            format!("{role}, groups: {}", join_names(&names))
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
+use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::*;
@@ -9,6 +10,7 @@ use crate::delta::ChangeClass;
 use crate::delta::ToolChange;
 use crate::features::{FeatureDelta, FeatureList, OfferedFeatures, OfferedList};
 use crate::manifest::{Manifest, PackedManifest, ToolLimits};
+use crate::principal::PrincipalIdentity;
 
 fn source_id(name: &str) -> SourceId {
     SourceId::parse(name).unwrap()
@@ -42,7 +44,7 @@ fn disabled_event() -> Event {
 
 fn packed_manifest(tools: &[(&str, &str)]) -> Arc<PackedManifest> {
     let raw = |(name, description): &(&str, &str)| {
-        RawValue::from_string(serde_json::json!({"name": name, "description": description}).to_string()).unwrap()
+        RawValue::from_string(json!({"name": name, "description": description}).to_string()).unwrap()
     };
     let offered: Vec<_> = tools.iter().map(raw).collect();
     Arc::new(
@@ -230,12 +232,17 @@ fn an_unknown_event_is_counted_and_skipped() {
 fn new_token(id: &str, name: &str, now: i64) -> NewToken {
     let expires_at = Some(Timestamp(1_000));
     let (id, name, hash) = (id.to_owned(), name.to_owned(), Fingerprint::digest(id));
-    NewToken { id, name, role: Role::Agent, hash, expires_at, requested_at: Timestamp(now) }
+    let (groups, claims) = (Vec::new(), serde_json::Map::new());
+    NewToken { id, name, role: Role::Agent, hash, expires_at, requested_at: Timestamp(now), groups, claims }
 }
 
 fn token_created_event(id: &str, name: &str) -> Event {
-    let NewToken { id: token, name, role, hash, expires_at, .. } = new_token(id, name, 0);
-    Event::TokenCreated { token, name, role, hash, expires_at }
+    token_event(new_token(id, name, 0))
+}
+
+fn token_event(new: NewToken) -> Event {
+    let NewToken { id: token, name, role, hash, expires_at, groups, claims, .. } = new;
+    Event::TokenCreated { token, name, role, hash, expires_at, groups, claims }
 }
 
 #[test]
@@ -269,29 +276,111 @@ fn the_lifetime_of_a_token_is_limited() {
 #[test]
 fn a_token_id_wins_over_an_equal_token_name() {
     let inventory = inventory_after(&[token_created_event("a1", "ci"), token_created_event("b2", "a1")]);
-    assert_eq!(inventory.token("a1").unwrap().name, "ci");
+    assert_eq!(inventory.token("a1").unwrap().name(), "ci");
 }
 
 #[test]
 fn a_token_keeps_its_hash_when_its_name_or_role_changes() {
     let events = [token_created_event("a1", "ci"), token_created_event("b2", "build")];
     let change = |name: Option<&str>, role| {
-        Command::ChangeToken(TokenChange { id: "a1".into(), name: name.map(str::to_owned), role })
+        let name = name.map(str::to_owned);
+        Command::ChangeToken(TokenChange { id: "a1".into(), name, role, ..TokenChange::default() })
     };
-    let changed = Event::TokenChanged { token: "a1".into(), name: "ci".into(), role: Role::Admin };
+    let changed =
+        Event::TokenChanged { token: "a1".into(), name: "ci".into(), role: Role::Admin, groups: None, claims: None };
     check(&events, change(None, Some(Role::Admin)), std::slice::from_ref(&changed));
     check(&events, change(Some("ci"), Some(Role::Agent)), &[]);
     assert_eq!(inventory_after(&events).decide(&change(Some("build"), None)).unwrap_err().code, Code::Conflict);
     assert_eq!(inventory_after(&events).decide(&change(Some("a b"), None)).unwrap_err().code, Code::BadRequest);
     let inventory = inventory_after(&[events[0].clone(), changed]);
     let token = inventory.token("ci").unwrap();
-    assert_eq!((token.role, token.hash), (Role::Admin, Fingerprint::digest("a1")));
+    assert_eq!((token.role(), token.hash), (Role::Admin, Fingerprint::digest("a1")));
     assert_eq!(inventory.token("a1"), Some(token));
+}
+
+fn json_object(value: serde_json::Value) -> serde_json::Map<String, serde_json::Value> {
+    value.as_object().unwrap().clone()
+}
+
+fn groups(names: &[&str]) -> Vec<String> {
+    names.iter().map(|&name| name.to_owned()).collect()
+}
+
+#[test]
+fn a_token_has_a_principal_with_its_groups_and_claims() {
+    let claims = json_object(json!({"team": "support"}));
+    let given = NewToken { groups: groups(&["support", "dev", "dev"]), claims, ..new_token("a1", "ci", 0) };
+    let created = token_event(NewToken { groups: groups(&["dev", "support"]), ..given.clone() });
+    check(&[], Command::CreateToken(given), std::slice::from_ref(&created));
+    let inventory = inventory_after(std::slice::from_ref(&created));
+    let token = inventory.token("ci").unwrap();
+    let identity = PrincipalIdentity::Token { id: "a1".into() };
+    assert_eq!((token.principal.identity(), token.name(), token.role()), (&identity, "ci", Role::Agent));
+    assert_eq!(
+        (token.groups(), token.claims().get("team")),
+        (&groups(&["dev", "support"])[..], Some(&"support".into()))
+    );
+
+    let change = |groups: Option<Vec<String>>, claims: Option<serde_json::Value>| {
+        let claims = claims.map(json_object);
+        Command::ChangeToken(TokenChange { id: "a1".into(), groups, claims, ..TokenChange::default() })
+    };
+    let changed = |groups, claims: Option<serde_json::Value>| Event::TokenChanged {
+        token: "a1".into(),
+        name: "ci".into(),
+        role: Role::Agent,
+        groups,
+        claims: claims.map(json_object),
+    };
+    let events = [created];
+    check(&events, change(Some(groups(&["support", "dev"])), Some(json!({"team": "support"}))), &[]);
+    check(&events, change(Some(groups(&[])), None), &[changed(Some(groups(&[])), None)]);
+    let other = Some(json!({"team": "sales"}));
+    check(&events, change(None, other.clone()), &[changed(None, other.clone())]);
+    let inventory = inventory_after(&[events[0].clone(), changed(None, other), changed(Some(groups(&[])), None)]);
+    let token = inventory.token("ci").unwrap();
+    assert_eq!((token.groups(), token.claims().get("team")), (&[][..], Some(&"sales".into())));
+    for invalid in [change(Some(groups(&["No"])), None), change(None, Some(json!({"sub": "ada"})))] {
+        assert_eq!(inventory_after(&events).decide(&invalid).unwrap_err().code, Code::BadRequest);
+    }
+    let reserved = NewToken { claims: json_object(json!({"role": "x"})), ..new_token("b2", "x", 0) };
+    let refused = Inventory::default().decide(&Command::CreateToken(reserved)).unwrap_err();
+    assert_eq!(refused.code, Code::BadRequest);
+}
+
+/// No version writes such claims. Without them the token might see more than with them.
+#[test]
+fn a_token_with_invalid_stored_claims_is_not_admitted() {
+    let claims = json_object(json!({"text": "x".repeat(40_000)}));
+    let created = token_event(NewToken { claims: claims.clone(), ..new_token("a1", "ci", 0) });
+    assert_eq!(inventory_after(&[created]).token("a1"), None);
+    let (token, name, role) = ("a1".into(), "ci".into(), Role::Agent);
+    let changed = Event::TokenChanged { token, name, role, groups: None, claims: Some(claims) };
+    assert_eq!(inventory_after(&[token_created_event("a1", "ci"), changed]).token("a1"), None);
+}
+
+#[test]
+fn a_token_is_described_with_its_groups_and_without_its_claims() {
+    let claims = json_object(json!({"team": "secret"}));
+    let created = |groups, claims| token_event(NewToken { groups, claims, ..new_token("a1", "ci", 0) });
+    let changed = |groups, claims| {
+        let (token, name, role) = ("a1".into(), "ci".into(), Role::Viewer);
+        Event::TokenChanged { token, name, role, groups, claims }
+    };
+    for (event, text) in [
+        (created(groups(&[]), claims.clone()), "token `ci` created (agent)"),
+        (created(groups(&["dev", "support"]), claims.clone()), "token `ci` created (agent, groups: dev, support)"),
+        (changed(None, None), "token `ci` changed (viewer)"),
+        (changed(Some(groups(&[])), None), "token `ci` changed (viewer, no groups)"),
+        (changed(Some(groups(&["dev"])), Some(claims)), "token `ci` changed (viewer, groups: dev, other claims)"),
+    ] {
+        assert_eq!(history::describe(&event, ""), text);
+    }
 }
 
 fn feature_list(prompts: &[(&str, &str)], instructions: Option<&str>) -> Arc<FeatureList> {
     let raw = |(name, description): &(&str, &str)| {
-        RawValue::from_string(serde_json::json!({"name": name, "description": description}).to_string()).unwrap()
+        RawValue::from_string(json!({"name": name, "description": description}).to_string()).unwrap()
     };
     let mut offered = OfferedFeatures { instructions: instructions.map(str::to_owned), ..OfferedFeatures::default() };
     offered.lists.prompts = OfferedList::Items(prompts.iter().map(raw).collect());
@@ -357,7 +446,7 @@ fn event_json_matches_the_golden_file() {
         assert_ne!(event, Event::Unknown, "{line}");
         assert_eq!(serde_json::to_string(&event).unwrap(), line);
     }
-    assert_eq!(golden.lines().count(), 19, "one line for each event type, and for each field added later");
+    assert_eq!(golden.lines().count(), 27, "one line for each event type, and for each field added later");
 }
 
 #[test]
@@ -432,11 +521,19 @@ fn criticality_and_min_version_of_events_are_fixed() {
         "TokenRevoked",
         "DamageAccepted",
     ];
+    let rules =
+        ["GroupDefined", "GroupRemoved", "AccessRuleDefined", "AccessRuleRemoved", "PolicyDefined", "PolicyRemoved"];
     for (kind, is_critical, since) in &stated {
-        assert_eq!(*is_critical, critical.contains(&kind.as_str()), "{kind}");
-        assert_eq!(*is_critical, Event::is_critical_type(kind), "{kind}");
-        assert_eq!(*since, "0.1.0", "{kind}");
+        // Only an event that restricts more than the first release knows has a later version.
+        let is_restriction = *since != "0.1.0";
+        let is_rule = rules.contains(&kind.as_str());
+        assert_eq!(*is_critical, is_restriction || critical.contains(&kind.as_str()), "{kind}");
+        assert_eq!(Event::is_critical_type(kind), is_rule || critical.contains(&kind.as_str()), "{kind}");
+        assert_eq!((Event::is_rule_type(kind), is_rule && !is_restriction), (is_rule, false), "{kind}");
     }
+    let later = stated.iter().filter(|(kind, _, since)| *since != "0.1.0" && !rules.contains(&kind.as_str()));
+    let later: Vec<(&str, &str)> = later.map(|(kind, _, since)| (kind.as_str(), *since)).collect();
+    assert_eq!(later, [("TokenCreated", "0.2.0"), ("TokenChanged", "0.2.0")]);
     assert!(!Event::is_critical_type("ToolPainted"));
 }
 

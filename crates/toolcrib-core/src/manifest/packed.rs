@@ -17,7 +17,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::{Manifest, SkippedTool};
+use crate::access_rules::RiskHints;
 use crate::error::{Code, Result, ResultExt};
+use crate::execution::ExecutionMode;
 use crate::fingerprint::Fingerprint;
 use crate::source::SourceId;
 use crate::text::sanitize_truncated;
@@ -33,7 +35,7 @@ pub struct PackedManifest {
     pub skipped: Vec<SkippedTool>,
     /// Description of the source by itself, for search.
     pub about: Option<String>,
-    /// Whether the index has the tags and the visibility of its tools. Lists recorded by an older version have not.
+    /// Whether the index has the traits of its tools. Lists recorded by an older version have none, or not all.
     pub has_traits: bool,
     /// JSON of all tools, concatenated.
     pub body: Arc<String>,
@@ -47,7 +49,7 @@ pub struct PackedTool {
     pub fingerprint: Fingerprint,
     /// Number of tokens of the tool as MCP lists it; 0 if not counted yet.
     pub tokens: u32,
-    /// Tags and visibility; empty without [`PackedManifest::has_traits`].
+    /// Traits of the tool; incomplete without [`PackedManifest::has_traits`].
     pub traits: ListTraits,
     /// Start of the tool's JSON in the body.
     start: usize,
@@ -57,13 +59,25 @@ pub struct PackedTool {
     end: usize,
 }
 
-/// Properties of a tool that filters need, kept in the index so that no list has to parse the tools.
+/// Properties of a tool that filters and access rules need, kept in the index so that no list has to parse the tools.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ListTraits {
     /// Tags of the OpenAPI operation. For tools of MCP servers the caller must ignore them, as the execution specification.
     pub tags: Vec<String>,
     /// Whether the tool is for MCP Apps alone, see [`Tool::is_app_only`].
     pub app_only: bool,
+    /// Method and path of the OpenAPI operation. For tools of MCP servers the caller must ignore it, like the tags.
+    pub operation: Option<OperationTraits>,
+    /// Hints of the source about the risk of calling the tool.
+    pub hints: RiskHints,
+}
+
+/// Method and path template of an OpenAPI operation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OperationTraits {
+    /// In upper case.
+    pub method: String,
+    pub path: String,
 }
 
 impl ListTraits {
@@ -74,13 +88,20 @@ impl ListTraits {
     /// Reads the traits of a tool.
     pub fn from_tool(tool: &Tool) -> ListTraits {
         let mut tags: Vec<String> = Vec::new();
-        for tag in tool.parse_execution_spec().map(|spec| spec.tags).unwrap_or_default() {
+        let (spec_tags, mode) = tool.parse_execution_spec().map(|spec| (spec.tags, spec.execution)).unzip();
+        for tag in spec_tags.unwrap_or_default() {
             let tag = sanitize_truncated(&tag, ListTraits::MAX_TAG_LEN);
             if tags.len() < ListTraits::MAX_TAGS && !tag.is_empty() && !tags.contains(&tag) {
                 tags.push(tag);
             }
         }
-        ListTraits { tags, app_only: tool.is_app_only() }
+        let operation = match mode {
+            Some(ExecutionMode::SyncHttp(operation) | ExecutionMode::AsyncPoll { operation, .. }) => {
+                Some(OperationTraits { method: operation.method, path: operation.path })
+            }
+            Some(ExecutionMode::McpCall | ExecutionMode::Workflow { .. }) | None => None,
+        };
+        ListTraits { tags, app_only: tool.is_app_only(), operation, hints: tool.risk_hints() }
     }
 }
 
@@ -93,8 +114,12 @@ struct StoredIndex<'a> {
     skipped: Cow<'a, [SkippedTool]>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     about: Option<Cow<'a, str>>,
-    #[serde(rename = "traits", default, skip_serializing_if = "is_false")]
-    has_traits: bool,
+    /// Whether tags and visibility are there.
+    #[serde(default, skip_serializing_if = "is_false")]
+    traits: bool,
+    /// Whether operations and hints are there, which were added later.
+    #[serde(default, skip_serializing_if = "is_false")]
+    risk_traits: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -107,6 +132,10 @@ struct StoredTool<'a> {
     tags: Cow<'a, [String]>,
     #[serde(default, skip_serializing_if = "is_false")]
     app_only: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    operation: Option<Cow<'a, OperationTraits>>,
+    #[serde(default, skip_serializing_if = "is_default_hints")]
+    hints: RiskHints,
     start: usize,
     #[serde(rename = "face_start")]
     listing_start: usize,
@@ -119,6 +148,10 @@ fn is_zero(tokens: &u32) -> bool {
 
 fn is_false(flag: &bool) -> bool {
     !flag
+}
+
+fn is_default_hints(hints: &RiskHints) -> bool {
+    *hints == RiskHints::default()
 }
 
 impl PackedManifest {
@@ -160,7 +193,8 @@ impl PackedManifest {
             tools: self.tools.iter().map(StoredTool::new).collect(),
             skipped: Cow::Borrowed(&self.skipped),
             about: self.about.as_deref().map(Cow::Borrowed),
-            has_traits: self.has_traits,
+            traits: self.has_traits,
+            risk_traits: self.has_traits,
         };
         serde_json::to_string(&index).context(Code::Internal, "cannot serialize the index of a manifest")
     }
@@ -178,14 +212,14 @@ impl PackedManifest {
             let message = format!("the stored manifest `{}` is damaged", fingerprint.short_hex(12));
             return Err(crate::Error::new(Code::Internal, message));
         }
-        let StoredIndex { source, tools, skipped, about, has_traits } = index;
+        let StoredIndex { source, tools, skipped, about, traits, risk_traits } = index;
         Ok(PackedManifest {
             source: source.into_owned(),
             fingerprint,
             tools: tools.into_iter().map(StoredTool::into_packed).collect(),
             skipped: skipped.into_owned(),
             about: about.map(Cow::into_owned),
-            has_traits,
+            has_traits: traits && risk_traits,
             body: Arc::new(body),
         })
     }
@@ -245,6 +279,8 @@ impl<'a> StoredTool<'a> {
             tokens: *tokens,
             tags: Cow::Borrowed(&traits.tags),
             app_only: traits.app_only,
+            operation: traits.operation.as_ref().map(Cow::Borrowed),
+            hints: traits.hints,
             start: *start,
             listing_start: *listing_start,
             end: *end,
@@ -252,8 +288,10 @@ impl<'a> StoredTool<'a> {
     }
 
     fn into_packed(self) -> PackedTool {
-        let StoredTool { name, fingerprint, tokens, tags, app_only, start, listing_start, end } = self;
-        let traits = ListTraits { tags: tags.into_owned(), app_only };
+        let StoredTool { name, fingerprint, tokens, tags, app_only, operation, hints, start, listing_start, end } =
+            self;
+        let operation = operation.map(Cow::into_owned);
+        let traits = ListTraits { tags: tags.into_owned(), app_only, operation, hints };
         PackedTool { name: name.into_owned(), fingerprint, tokens, traits, start, listing_start, end }
     }
 }

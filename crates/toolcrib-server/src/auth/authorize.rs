@@ -5,6 +5,7 @@
 //! proved is too low. A browser that asks for a page is redirected to the login instead of 401. A local client that was not
 //! identified in time gets 503: it lacks nothing, and a retry may succeed.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use futures_util::StreamExt;
 use serde_json::json;
 use toolcrib::core::fingerprint::Fingerprint;
-use toolcrib::{Code, Error, Requester, Result, Trace};
+use toolcrib::{Code, Error, Principal, Requester, Result, Trace};
 
 use super::{AuthenticatedClient, ConnectionPeer, Locality, Permission, Role, login};
 use crate::rest::{ApiError, read_body};
@@ -39,9 +40,10 @@ pub(crate) async fn authorize(
     next: Next,
 ) -> Response {
     let locality = request_locality(&request);
-    let client = match check_access(&app, request.headers(), required, locality) {
+    let peer = request_peer(&request);
+    let client = match check_access(&app, request.headers(), required, locality, peer).await {
         Ok(client) => client,
-        Err(error) => return rejection(&request, error),
+        Err(error) => return rejection(&request, error, |invalid_token| app.auth.challenge(invalid_token)),
     };
     // Kept for streams only. A public route has nothing to check again.
     let mut authorization = None;
@@ -49,7 +51,7 @@ pub(crate) async fn authorize(
         if required.min_role().is_some() {
             let connection = request.extensions().get().cloned().unwrap_or_default();
             authorization = Some(StreamAuthorization {
-                role: client.principal.role(),
+                principal: client.principal.clone(),
                 credentials: credential_headers(request.headers()),
                 locality,
                 connection,
@@ -63,6 +65,7 @@ pub(crate) async fn authorize(
                 Err(rejection) => return rejection,
             };
         }
+        app.registry.tokens().record_use(&client.principal);
         request.extensions_mut().insert(client);
     }
     let response = next.run(request).await;
@@ -97,8 +100,8 @@ impl FromRequestParts<AppState> for AuthorizedRequest {
 
 /// The grounds on which a request was authorized, kept to check an open stream again.
 struct StreamAuthorization {
-    /// Role of the client when it opened the stream, which decided what it gets.
-    role: Role,
+    /// The client when it opened the stream: its role, groups and claims decided what it gets.
+    principal: Principal,
     /// `Authorization` and `Cookie` headers; empty for a local process without a token.
     credentials: HeaderMap,
     locality: Locality,
@@ -106,29 +109,38 @@ struct StreamAuthorization {
 }
 
 impl StreamAuthorization {
-    /// Whether the credentials still suffice: a client whose role was lowered has to open another stream. The headers are
-    /// those of the request that opened the stream; the process that owns the connection is known already. An invalid
-    /// token does not count as a failed attempt.
+    /// Whether the credentials still suffice: a client whose role was lowered, or whose groups or claims have changed, has
+    /// to open another stream. The headers are those of the request that opened the stream; the process that owns the
+    /// connection is known already. An invalid token does not count as a failed attempt.
     async fn is_valid(&self, app: &AppState) -> bool {
         // `identity.loopback` may have changed, so that a local process needs a token now. No other client becomes local.
         let mut locality = self.locality;
         if locality == Locality::Local {
             locality = app.auth.locality(&self.connection, &self.credentials).await;
         }
-        let client = app.auth.reauthenticate(&self.credentials, locality);
-        client.is_some_and(|client| client.principal.role() >= self.role)
+        let client = app.auth.reauthenticate(&self.credentials, locality).await;
+        client.is_some_and(|AuthenticatedClient { principal, .. }| {
+            principal.role() >= self.principal.role()
+                && principal.groups() == self.principal.groups()
+                && principal.claims() == self.principal.claims()
+        })
     }
 }
 
 /// Returns the client if a route that requires [`Permission::Read`] would accept the headers. An unknown token is counted
-/// by the route that rejects it, not here.
+/// by the route that rejects it, not here, and an access token that was not verified yet is verified there.
 pub(crate) fn authenticate_reader(
     app: &AppState,
     headers: &HeaderMap,
     locality: Locality,
 ) -> Option<AuthenticatedClient> {
-    let client = app.auth.reauthenticate(headers, locality)?;
+    let client = app.auth.authenticate_now(headers, locality)?;
     client.principal.role().has_permission(Permission::Read).then_some(client)
+}
+
+/// Returns the address of the client's end of the connection.
+pub(super) fn request_peer(request: &Request) -> Option<IpAddr> {
+    request.extensions().get::<Arc<ConnectionPeer>>()?.address()
 }
 
 /// Returns the locality that [`handle_request`](crate::middleware::handle_request) determined.
@@ -173,16 +185,16 @@ fn end_when_revoked(app: AppState, authorization: StreamAuthorization, response:
 
 /// Authenticates a request and compares the role with the required permission. The error tells what to send: a token
 /// (`UNAUTHORIZED`), or a token with a higher role (`FORBIDDEN`).
-fn check_access(
+async fn check_access(
     app: &AppState,
     headers: &HeaderMap,
     required: Permission,
     locality: Locality,
+    peer: Option<IpAddr>,
 ) -> Result<Option<AuthenticatedClient>> {
-    let client = app.auth.authenticate(headers, locality);
-    // Public routes ignore invalid credentials.
-    let Some(min_role) = required.min_role() else { return Ok(client.ok().flatten()) };
-    match client? {
+    // Public routes ignore invalid credentials, and do not wait for an identity provider: probes need them.
+    let Some(min_role) = required.min_role() else { return Ok(app.auth.authenticate_now(headers, locality)) };
+    match app.auth.authenticate(headers, locality, peer).await? {
         Some(client) if client.principal.role() >= min_role => Ok(Some(client)),
         Some(client) if client.has_credentials(headers) => {
             let name = client.principal.name();
@@ -226,8 +238,8 @@ impl AuthenticatedClient {
 pub(crate) struct InsufficientRole;
 
 /// Builds the response for a rejected request: a redirect to the login page for a browser without credentials, the error
-/// envelope for all others.
-fn rejection(request: &Request, error: Error) -> Response {
+/// envelope for all others. `challenge` makes the header of a 401 from the error of the token that was sent.
+fn rejection(request: &Request, error: Error, challenge: impl FnOnce(Option<&Error>) -> HeaderValue) -> Response {
     let is_unauthorized = error.code == Code::Unauthorized;
     let needs_credentials = is_unauthorized && !error.is_retryable();
     if needs_credentials && is_browser_request(request) {
@@ -235,9 +247,10 @@ fn rejection(request: &Request, error: Error) -> Response {
         let next = request.method().is_safe().then(|| request.uri().path_and_query()).flatten();
         return Redirect::to(&login::login_path(next.map(|next| next.as_str()))).into_response();
     }
+    let has_token = request.headers().contains_key(header::AUTHORIZATION);
+    let challenge = needs_credentials.then(|| challenge(has_token.then_some(&error)));
     let mut response = ApiError(error).into_response();
-    if needs_credentials {
-        let challenge = HeaderValue::from_static("Bearer realm=\"toolcrib\"");
+    if let Some(challenge) = challenge {
         response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
     } else if !is_unauthorized {
         response.extensions_mut().insert(InsufficientRole);
@@ -307,7 +320,8 @@ mod tests {
         for (locality, status, retry_after, has_challenge) in
             [(Locality::SearchTimedOut, 503, Some("1"), false), (Locality::Unidentified, 401, None, true)]
         {
-            let response = rejection(&Request::default(), missing_credentials(Role::Agent, locality));
+            let challenge = |_: Option<&Error>| HeaderValue::from_static("Bearer");
+            let response = rejection(&Request::default(), missing_credentials(Role::Agent, locality), challenge);
             let header = |name| response.headers().get(name).map(|value| value.to_str().unwrap());
             assert_eq!((response.status().as_u16(), header(header::RETRY_AFTER)), (status, retry_after));
             assert_eq!(header(header::WWW_AUTHENTICATE).is_some(), has_challenge);

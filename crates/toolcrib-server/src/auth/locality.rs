@@ -10,7 +10,7 @@
 //! together share a search.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -55,6 +55,8 @@ pub(crate) enum Locality {
 /// The client's end of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionPeer {
+    /// `None` if the connection is gone.
+    address: Option<IpAddr>,
     /// `None` when it was not looked up (not on loopback) or could not be identified.
     peer: Option<PeerSocket>,
     /// The process that owns the socket. Determined by the first request and cached for the life of the connection.
@@ -80,17 +82,25 @@ struct WaitingPeer {
     owner: oneshot::Sender<io::Result<SocketOwner>>,
 }
 
+impl ConnectionPeer {
+    /// Address of the client, or of the proxy in front of it.
+    pub(super) fn address(&self) -> Option<IpAddr> {
+        self.address
+    }
+}
+
 impl Authenticator {
     /// Looks up the client's socket of a connection that was just accepted. Queries the kernel without blocking.
     pub(crate) fn identify_peer(&self, stream: &tokio::net::TcpStream) -> ConnectionPeer {
+        let address = stream.peer_addr().ok().map(|address| address.ip());
         if !self.is_on_loopback() {
-            return ConnectionPeer::default();
+            return ConnectionPeer { address, ..ConnectionPeer::default() };
         }
         let peer = stream.peer_addr().and_then(|client| PeerSocket::from_connection(client, stream.local_addr()?));
         if let Err(error) = &peer {
             self.peer_identifier.warn_once(error);
         }
-        ConnectionPeer { peer: peer.ok(), owner: OnceCell::new() }
+        ConnectionPeer { address, peer: peer.ok(), owner: OnceCell::new() }
     }
 
     /// Determines the locality of a request. Evaluated for each request, because the configuration may have been reloaded;

@@ -13,7 +13,7 @@ use maud::{Markup, html};
 use toolcrib::{Code, Result};
 use url::form_urlencoded::{byte_serialize, parse};
 
-use super::authorize::{has_form_content_type, request_locality};
+use super::authorize::{has_form_content_type, request_locality, request_peer};
 use super::sessions::Credential;
 use super::{Locality, Permission, authorize, cookie};
 use crate::console;
@@ -66,6 +66,7 @@ async fn sign_in(State(app): State<AppState>, request: Request) -> Response {
         return error_response(StatusCode::UNSUPPORTED_MEDIA_TYPE, Code::BadRequest, message);
     }
     let locality = request_locality(&request);
+    let peer = request_peer(&request);
     let (parts, body) = request.into_parts();
     let bytes = match read_body(&parts.headers, body).await {
         Ok(bytes) => bytes,
@@ -74,8 +75,9 @@ async fn sign_in(State(app): State<AppState>, request: Request) -> Response {
     let next = redirect_target(&bytes);
     let token = parse(&bytes).find(|(name, _)| name == "token");
     let token = token.map(|(_, token)| token.trim().to_owned()).unwrap_or_default();
-    // Counts against the rate limit like any other use of a wrong token.
-    let error = match app.auth.verify_token(&token) {
+    // Counts against the rate limit like any other use of a wrong token, except for access tokens of identity providers,
+    // which open no session.
+    let error = match app.auth.verify_token(&token, peer) {
         Ok(credential) => {
             return start_session(&app, &parts.headers, credential, &next).unwrap_or_else(IntoResponse::into_response);
         }

@@ -14,7 +14,7 @@ use super::activity_list::tool_path;
 use super::add_form;
 use super::form_data::FormData;
 use crate::auth::AuthorizedRequest;
-use crate::rest::{ApiError, IfMatch, declare_source, find_source_id, remove_source};
+use crate::rest::{ApiError, IfMatch, declare_source, find_source_id, known_sources, remove_source};
 
 /// Declares a source and discovers it. If the discovery fails, the source stays and its page shows the error.
 pub(super) async fn add_source(request: AuthorizedRequest, form_data: FormData) -> Result<Redirect, ApiError> {
@@ -28,9 +28,10 @@ pub(super) async fn add_source(request: AuthorizedRequest, form_data: FormData) 
     Ok(Redirect::to(&format!("/sources/{}", outcome.source)))
 }
 
-/// Refreshes all sources. Waits until all discoveries have ended; their outcomes are on the page.
+/// Refreshes all sources that the client may know of. Waits until all discoveries have ended; their outcomes are on the page.
 pub(super) async fn refresh_all(request: AuthorizedRequest) -> Redirect {
-    let refresh = Refresh { force: true, requester: request.requester(), ..Refresh::brief() };
+    let sources = known_sources(&request.app.registry, &request.client.principal);
+    let refresh = Refresh { sources, force: true, requester: request.requester(), ..Refresh::brief() };
     request.app.registry.refresh(refresh).await;
     Redirect::to("/sources")
 }
@@ -66,7 +67,7 @@ pub(super) async fn change_tool(
     AuthorizedRequest { app, client, .. }: AuthorizedRequest,
     Path((name, action)): Path<(String, String)>,
 ) -> Result<Redirect, ApiError> {
-    let target = app.registry.sources().tool_target(&name)?;
+    let target = app.registry.sources().tool_target(&client.principal, &name)?;
     app.registry.sources().set_enabled(target, parse_action(&action)?, client.actor()).await?;
     Ok(Redirect::to(&tool_path(&name)))
 }

@@ -7,7 +7,6 @@ use super::activity_list::render_entries;
 use super::chart;
 use super::form_data::FormData;
 use super::page::{NavItem, PageContext};
-use super::text::now;
 use crate::activity::{ActivityEntry, ActivityEvent};
 use crate::auth::AuthorizedRequest;
 
@@ -41,7 +40,7 @@ pub(super) async fn show(
         }
         section.card aria-labelledby="calls-title" {
             h2 id="calls-title" { "Calls, last hour" }
-            (chart::render_calls_chart(&app.activity.calls_in_last_hour(now())))
+            (chart::render_calls_chart(&context.calls_in_last_hour()))
         }
         form.filters method="get" action="/activity" data-search {
             label {

@@ -91,7 +91,7 @@ pub(super) fn render_undiscovered(context: &PageContext<'_>, sources: &[SourceVi
     // A source that failed has its own alert, so it is not counted here.
     let is_missing =
         |source: &&SourceView| source.enabled && source.last_error.is_none() && source.freshness == Freshness::Missing;
-    let is_discovering = |source: &SourceView| context.app.activity.discovery_stage(&source.id).is_some();
+    let is_discovering = |source: &SourceView| context.discovery_stage(&source.id).is_some();
     let undiscovered = sources.iter().filter(is_missing).filter(|source| !is_discovering(source)).count();
     let pronoun = if undiscovered == 1 { "it" } else { "them" };
     html! {

@@ -6,7 +6,7 @@ use toolcrib::{Code, Error};
 
 use crate::rest::{ApiError, read_body};
 
-/// Names and values of a form, in their order. A name may occur more than once; the first value counts.
+/// Names and values of a form, in their order. A name may occur more than once.
 #[derive(Debug, Default)]
 pub(super) struct FormData(Vec<(String, String)>);
 
@@ -19,6 +19,21 @@ impl FormData {
     /// Returns the first value of a field.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Returns all values of a field, such as those of checkboxes.
+    pub(super) fn get_all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        self.0.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Returns the value of a field without surrounding space; `None` if nothing is left.
+    pub(super) fn get_text(&self, name: &str) -> Option<&str> {
+        self.get(name).map(str::trim).filter(|text| !text.is_empty())
+    }
+
+    /// Whether there is a field whose name begins with a prefix.
+    pub(super) fn has_prefix(&self, prefix: &str) -> bool {
+        self.0.iter().any(|(key, _)| key.starts_with(prefix))
     }
 }
 

@@ -10,12 +10,9 @@ use toolcrib::registry::{SourceView, Stats};
 
 use super::activity_list::render_entries;
 use super::page::{NavItem, PageContext};
-use super::text::{
-    format_count, format_number, format_percent, now, source_kind, source_state, state_badge, time_ago_or,
-};
+use super::text::{format_count, format_number, format_percent, source_kind, source_state, state_badge, time_ago_or};
 use super::{alerts, chart};
 use crate::auth::AuthorizedRequest;
-use crate::state::AppState;
 
 /// Maximum number of sources in the chart of discovery durations.
 const MAX_DURATION_BARS: usize = 5;
@@ -51,7 +48,7 @@ fn render_overview(context: &PageContext<'_>, sources: &[SourceView]) -> Markup 
         div.columns {
             section.card aria-labelledby="calls-title" {
                 h2 id="calls-title" { "Calls, last hour" }
-                (chart::render_calls_chart(&app.activity.calls_in_last_hour(now())))
+                (chart::render_calls_chart(&context.calls_in_last_hour()))
             }
             section.card aria-labelledby="tokens-title" {
                 h2 id="tokens-title" { "Tokens shown to an agent" }
@@ -73,7 +70,7 @@ fn render_overview(context: &PageContext<'_>, sources: &[SourceView]) -> Markup 
         }
         section aria-labelledby="sources-title" {
             div.row { h2 id="sources-title" { "Sources" } a href="/sources" { "All sources" } }
-            (render_table(app, sources))
+            (render_table(context, sources))
         }
         section aria-labelledby="recent-title" {
             div.row { h2 id="recent-title" { "Recent" } a href="/activity" { "All activity" } }
@@ -143,7 +140,7 @@ fn describe_health(sources: &[SourceView]) -> String {
 }
 
 /// Renders the first sources with their state.
-fn render_table(app: &AppState, sources: &[SourceView]) -> Markup {
+fn render_table(context: &PageContext<'_>, sources: &[SourceView]) -> Markup {
     html! {
         table.list {
             caption.unseen { "Sources and their state" }
@@ -155,7 +152,7 @@ fn render_table(app: &AppState, sources: &[SourceView]) -> Markup {
             }
             tbody {
                 @for source in sources.iter().take(MAX_SOURCE_ROWS) {
-                    @let (tone, label) = source_state(source, app.activity.discovery_stage(&source.id));
+                    @let (tone, label) = source_state(source, context.discovery_stage(&source.id));
                     tr id=(format!("overview-{}", source.id)) {
                         th scope="row" {
                             a href=(format!("/sources/{}", source.id)) { (source.id) }

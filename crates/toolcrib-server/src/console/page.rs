@@ -4,14 +4,15 @@
 //! stream, and the region in which it announces the outcome of an action to screen readers.
 
 use maud::{DOCTYPE, Markup, html};
+use toolcrib::SourceId;
 use toolcrib::catalog::View;
-use toolcrib::registry::SourceView;
+use toolcrib::registry::{DiscoveryStage, SourceView};
 
 use super::alerts;
 use super::assets::{LOGO, SCRIPT, STYLE};
 use super::csrf_field;
-use super::text::format_number;
-use crate::activity::ActivityEntry;
+use super::text::{format_number, now};
+use crate::activity::{ActivityEntry, MinuteCounts};
 use crate::auth::{AuthenticatedClient, Permission};
 use crate::state::AppState;
 
@@ -22,6 +23,7 @@ pub(super) enum NavItem {
     Sources,
     Tools,
     Activity,
+    Access,
 }
 
 /// Data that every page needs: the state of the server and the client that views the page.
@@ -55,6 +57,20 @@ impl PageContext<'_> {
         self.app.activity.recent_entries(|entry| entry.restrict(&visibility).filter(&matches), limit)
     }
 
+    /// Returns the calls of the last hour that the client may know of, oldest minute first.
+    pub(super) fn calls_in_last_hour(&self) -> Vec<MinuteCounts> {
+        let visibility = self.app.registry.visibility(&self.client.principal);
+        self.app.activity.calls_in_last_hour(now(), &visibility)
+    }
+
+    /// Returns the stage of a discovery in progress. Without the number of tools that the source sent, if the client may not
+    /// know of all of them.
+    pub(super) fn discovery_stage(&self, id: &SourceId) -> Option<DiscoveryStage> {
+        let stage = self.app.activity.discovery_stage(id)?;
+        let is_restricted = self.app.registry.visibility(&self.client.principal).restricts(id);
+        Some(if is_restricted { DiscoveryStage::Contacting } else { stage })
+    }
+
     /// Renders a complete page. `title` may come from a source; maud escapes it.
     pub(super) fn render_page(&self, current: NavItem, title: &str, content: Markup) -> Markup {
         // The counts come from the same view as the pages, so that the navigation agrees with them.
@@ -66,11 +82,13 @@ impl PageContext<'_> {
             (NavItem::Sources, "/sources", "Sources", count(source_count)),
             (NavItem::Tools, "/tools", "Tools", count(tool_count)),
             (NavItem::Activity, "/activity", "Activity", None),
+            (NavItem::Access, "/access", "Access", None),
         ];
+        let is_shown = |item: NavItem| item != NavItem::Access || self.is_allowed(Permission::Manage);
         let navigation = html! {
             nav aria-label="Pages" {
                 ul id="pages" {
-                    @for (item, path, name, count) in links {
+                    @for (item, path, name, count) in links.into_iter().filter(|(item, ..)| is_shown(*item)) {
                         li { a href=(path) aria-current=[(item == current).then_some("page")] {
                             span { (name) }
                             @if let Some(count) = count { span.count { (count) } }

@@ -39,7 +39,7 @@ pub(super) async fn show(
     let source = find_source(&app.registry, &client.principal, &id)?;
     let checks = app.registry.history_for(&client.principal).checks(&source.id).await;
     let records = history::render_source_history(&context, &source.id).await;
-    let (tone, label) = source_state(&source, app.activity.discovery_stage(&source.id));
+    let (tone, label) = source_state(&source, context.discovery_stage(&source.id));
     let recent = context.recent_entries(|entry| involves_source(&entry.event, &source.id), MAX_ENTRIES_SHOWN);
     let content = html! {
         nav.trail aria-label="Breadcrumb" { a href="/sources" { "Sources" } " / " span { (source.id) } }

@@ -64,7 +64,7 @@ fn render_table(context: &PageContext<'_>, sources: &[SourceView]) -> Markup {
 
 /// Renders the row of a source, and a second row with its error.
 fn render_row(context: &PageContext<'_>, source: &SourceView) -> Markup {
-    let (tone, label) = source_state(source, context.app.activity.discovery_stage(&source.id));
+    let (tone, label) = source_state(source, context.discovery_stage(&source.id));
     html! {
         tr id=(format!("source-{}", source.id)) {
             th scope="row" {

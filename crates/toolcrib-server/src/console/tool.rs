@@ -4,6 +4,7 @@
 //! - `schema_tree`: the arguments and the result, to read;
 //! - `form`: the arguments, to fill in; it parses the submitted form too;
 //! - `result`: the outcome of a call;
+//! - `tool_callers` of the Access page: who may use it, for administrators;
 //! - `snippets`: the call as a command, and the definition for each provider, with arguments of `example`.
 
 pub(super) mod form;
@@ -27,6 +28,7 @@ use toolcrib::core::text::{sanitize, sanitize_truncated};
 use toolcrib::registry::{FoundTool, ToolView};
 use toolcrib::{CallContext, Code, Error};
 
+use super::access::tool_callers;
 use super::activity_list::tool_path;
 use super::form_data::FormData;
 use super::page::{NavItem, PageContext};
@@ -71,7 +73,7 @@ pub(super) async fn show(
 
 /// Renders on a blocking thread. Sources decide how large schemas and results are, so rendering may take too long for an
 /// async thread.
-async fn render_blocking<T: Send + 'static>(
+pub(super) async fn render_blocking<T: Send + 'static>(
     app: AppState,
     client: AuthenticatedClient,
     render: impl FnOnce(&PageContext<'_>) -> T + Send + 'static,
@@ -211,6 +213,7 @@ fn render_page(context: &PageContext<'_>, view: &ToolView, page_content: &ToolPa
                 section.card aria-labelledby="facts-title" { h2 id="facts-title" { "Facts" } (render_facts(context, view)) }
             }
         }
+        @if !is_removed { (tool_callers::render_section(context, view.name.as_str())) }
         (page_content.history)
         section aria-labelledby="raw-title" {
             h2 id="raw-title" { "Definition by the source" }
@@ -262,7 +265,7 @@ fn render_try_form(
         section.card.attempt id="try" aria-labelledby="try-title" data-keep=(keep_key) {
             h2 id="try-title" { "Try it" }
             @if !context.is_allowed(Permission::Use) { p.empty { "Calls need the agent role: " a href="/login" { "sign in" } "." } }
-            @else if view.policy == Some(Verdict::Deny) { p.empty { "A rule under " code { "tools" } " of its source denies every call of this tool." } }
+            @else if view.policy == Some(Verdict::Deny) { p.empty { "A rule of its source or a policy denies every call of this tool." } }
             @else if view.state() == catalog::ToolStatus::Disabled { p.empty { "The tool is disabled; enable it to call it." } }
             @else {
                 form.stack method="post" action=(format!("{}/call#try", tool_path(view.name.as_str()))) data-call {

@@ -23,12 +23,12 @@ use toolcrib::{CallContext, CallOutput, Code, Error, HandleOrigin, Trace};
 use toolcrib_mcp::server::{ClientHandle, McpRequest};
 use toolcrib_mcp::{Era, LegacyVersion, RpcError};
 
-use super::McpService;
 use super::client_state::LogFilter;
 use super::meta_tools::{self, CALL_TOOL, DESCRIBE_TOOLS, SEARCH_TOOLS};
 use super::response::{McpResult, error_result, parse_params, to_raw, upstream_rpc_error};
 use super::tools_list::wait_for_missing_sources;
 use super::upstream_lists::client_context;
+use super::{McpService, reading_principal};
 
 /// Parameters of `tools/call`.
 #[derive(Deserialize)]
@@ -164,7 +164,7 @@ impl McpService {
         // An unknown cursor is an error, unless the tool has an argument `page` of its own: the source may be another
         // Toolcrib, and the cursor one of its results.
         if let Some(Err(unknown_cursor)) = page
-            && !self.has_page_argument(name)
+            && !self.has_page_argument(request, name)
         {
             return Err(unknown_cursor);
         }
@@ -199,7 +199,7 @@ impl McpService {
             if error.code == Code::Forbidden && needs_consent && !consent {
                 consent_error(name, client)
             } else {
-                self.add_signature(name, error)
+                self.add_signature(request, name, error)
             }
         })
     }
@@ -240,19 +240,19 @@ impl McpService {
 
     /// True when the tool's own schema has an argument `page`. False for an unknown tool, and for one whose schema
     /// cannot be read.
-    fn has_page_argument(&self, name: &str) -> bool {
-        let Ok(tool) = self.registry.tool(name) else { return false };
+    fn has_page_argument(&self, request: &McpRequest, name: &str) -> bool {
+        let Ok(tool) = self.registry.tool_for(&reading_principal(&request.extensions), name) else { return false };
         let schema: Value = serde_json::from_str(tool.tool.listing.input_schema.get()).unwrap_or_default();
         schema["properties"].get("page").is_some()
     }
 
     /// Adds the signature to the details of an error about arguments, with the wrong arguments first. The path of a
     /// fault is a JSON pointer, `/argument/…`, whose first segment names the argument.
-    fn add_signature(&self, name: &str, mut error: Error) -> Error {
+    fn add_signature(&self, request: &McpRequest, name: &str, mut error: Error) -> Error {
         if error.code != Code::ToolInvalidInput {
             return error;
         }
-        let Ok(tool) = self.registry.tool(name) else { return error };
+        let Ok(tool) = self.registry.tool_for(&reading_principal(&request.extensions), name) else { return error };
         let schema: Value = serde_json::from_str(tool.tool.listing.input_schema.get()).unwrap_or_default();
         let mut details = error.details.take().unwrap_or_else(|| json!({}));
         let faults = details["faults"].as_array().into_iter().flatten();

@@ -10,6 +10,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
+use toolcrib::Error;
 use toolcrib::catalog::outline::{self, ArgumentList, ArgumentOutline};
 use toolcrib::catalog::render::mcp;
 use toolcrib::catalog::token_count;
@@ -17,14 +18,13 @@ use toolcrib::core::json::{describe_error, parse_exact};
 use toolcrib::core::text::sanitize_truncated;
 use toolcrib::core::tool::TaskMode;
 use toolcrib::registry::{FoundTool, RemovedTool, ToolView};
-use toolcrib::{Error, Principal};
 use toolcrib_mcp::server::McpRequest;
 
-use super::McpService;
 use super::call::invalid_arguments;
 use super::listing_cache::Listings;
 use super::meta_tools::{self, DESCRIBE_TOOLS};
 use super::response::{error_result, text_result};
+use super::{McpService, reading_principal};
 
 /// Maximum number of tools per request. More names are refused with an error that states the limit.
 const MAX_DESCRIBED_TOOLS: usize = 20;
@@ -68,8 +68,7 @@ impl McpService {
                 continue;
             }
             let name = listings.resolve_name(name).await.map_or_else(|| name.clone(), |name| name.to_string());
-            // With the role of an agent, whatever token the client has: denied tools are not for agents.
-            let found = self.registry.history().find_tool(&Principal::default(), &name).await;
+            let found = self.registry.history().find_tool(&reading_principal(&request.extensions), &name).await;
             match found.and_then(|found| render_found(&listings, &found, arguments.full)) {
                 Ok(text) => texts.push(text),
                 Err(error) => unknown.push(error),

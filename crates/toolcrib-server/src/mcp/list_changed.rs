@@ -15,9 +15,9 @@ use toolcrib::config::Expose;
 use toolcrib::registry::RegistryNotice;
 use toolcrib_mcp::server::{ChangeNotification, McpPeer};
 
-use super::McpService;
 use super::client_state::{ClientList, KnownLists};
 use super::listing_cache::ListingMode;
+use super::{McpService, reading_principal};
 
 /// Watches for changes on behalf of one client.
 struct ChangeWatcher {
@@ -63,9 +63,10 @@ impl ChangeWatcher {
             tokio::select! {
                 notice = self.notices.recv() => match notice {
                     // Missed notices may have been about the lists, so they are compared in that case too.
-                    Ok(RegistryNotice::CatalogChanged | RegistryNotice::FeaturesChanged) | Err(RecvError::Lagged(_)) => {
-                        self.check_lists().await;
-                    }
+                    Ok(
+                        RegistryNotice::CatalogChanged | RegistryNotice::FeaturesChanged | RegistryNotice::RulesChanged,
+                    )
+                    | Err(RecvError::Lagged(_)) => self.check_lists().await,
                     Ok(RegistryNotice::SourceNotification { source, method, params }) => {
                         let change = self.map_notification(&source, &method, params.as_deref()).await;
                         self.pending.extend(change);
@@ -124,6 +125,10 @@ impl ChangeWatcher {
         }
         let listings = self.service.listings(&self.peer.extensions);
         if self.service.listing_mode(&self.peer, &listings).await == ListingMode::Search {
+            return None;
+        }
+        // Rules may have changed since the client subscribed.
+        if !self.service.registry.visibility(&reading_principal(&self.peer.extensions)).shows_source(source) {
             return None;
         }
         let uri = serde_json::from_str::<serde_json::Value>(params?.get()).ok()?;

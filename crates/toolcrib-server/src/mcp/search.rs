@@ -10,15 +10,16 @@
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
+use toolcrib::Principal;
 use toolcrib::catalog::search::{Hit, Query, SearchResults};
 use toolcrib::core::freshness::Freshness;
 use toolcrib::core::json::describe_error;
 use toolcrib_mcp::server::McpRequest;
 
-use super::McpService;
 use super::call::invalid_arguments;
 use super::meta_tools::SEARCH_TOOLS;
 use super::response::text_result;
+use super::{McpService, reading_principal};
 
 /// Hits for a call without `limit`.
 const DEFAULT_SEARCH_LIMIT: usize = 5;
@@ -53,21 +54,22 @@ impl McpService {
         // The first search builds the index, which takes too long for an async thread.
         let search_task = tokio::task::spawn_blocking(move || view.search(&query));
         let results = search_task.await.unwrap_or_default();
-        text_result(&self.render_hits(&results, limit))
+        text_result(&self.render_hits(&results, limit, &reading_principal(&request.extensions)))
     }
 
-    /// Returns a note about sources that the user has to trust first, with the reason.
-    pub(super) fn blocked_sources_note(&self) -> Option<String> {
+    /// Returns a note about sources that the user has to trust first, with the reason. None for a client that sees only the
+    /// tools of groups: which sources there are is not its business.
+    pub(super) fn blocked_sources_note(&self, principal: &Principal) -> Option<String> {
         let blocked = self.registry.sources().blocked();
-        let reason = blocked.values().next()?;
+        let reason = blocked.values().next().filter(|_| !self.registry.scope(principal).limits_tools())?;
         let subject = if blocked.len() == 1 { "1 source is" } else { &format!("{} sources are", blocked.len()) };
         Some(format!("{subject} not used: {reason}"))
     }
 
     /// Renders the hits, and notes about what the search could not see.
-    fn render_hits(&self, results: &SearchResults, limit: usize) -> String {
+    fn render_hits(&self, results: &SearchResults, limit: usize, principal: &Principal) -> String {
         let mut lines: Vec<String> = results.hits.iter().map(Hit::to_line).collect();
-        let sources = self.registry.sources().list();
+        let sources = self.registry.sources().list_for(principal);
         if sources.is_empty() {
             lines.push("There are no sources yet, so there are no tools; the administrator has to add one.".into());
         } else if lines.is_empty() {
@@ -80,7 +82,7 @@ impl McpService {
             let verb = if more == 1 { "matches" } else { "match" };
             lines.push(format!("({more} more {verb}; more words narrow it down)"));
         }
-        lines.extend(self.blocked_sources_note().map(|note| format!("({note})")));
+        lines.extend(self.blocked_sources_note(principal).map(|note| format!("({note})")));
         let blocked = self.registry.sources().blocked();
         // Sources that failed are not mentioned: searching again would not help.
         let missing = sources.into_iter().filter(|source| !blocked.contains_key(&source.id));

@@ -13,7 +13,7 @@ use toolcrib_mcp::server::McpRequest;
 
 use super::client_state::ClientList;
 use super::response::{McpResult, invalid_params, list_result, parse_params};
-use super::{McpService, peer_requester};
+use super::{McpService, peer_requester, reading_principal};
 use crate::page_cursor::{decode_cursor, encode_cursor};
 
 /// Tools per page. Large, because few clients follow cursors.
@@ -98,8 +98,11 @@ pub(super) fn cache_hints(registry: &Registry, request: &McpRequest) -> String {
         // Earlier versions do not know these members.
         Era::Legacy(_) => String::new(),
         Era::Modern => {
-            let hints = registry.sources().list_hints();
-            let scope = if hints.private { "private" } else { "public" };
+            let principal = reading_principal(&request.extensions);
+            let hints = registry.sources().list_hints_for(&principal);
+            // What rules give to one caller must not be served to another.
+            let is_private = hints.private || registry.scope(&principal).has_rules();
+            let scope = if is_private { "private" } else { "public" };
             format!(",\"ttlMs\":{},\"cacheScope\":\"{scope}\"", hints.ttl_ms.unwrap_or_default())
         }
     }

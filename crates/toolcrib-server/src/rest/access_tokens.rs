@@ -7,12 +7,12 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::{delete, get, patch};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use toolcrib::core::access::Role;
-use toolcrib::core::inventory::Inventory;
+use toolcrib::core::inventory::{Inventory, TokenChange};
 use toolcrib::core::text::sanitize_truncated;
 use toolcrib::core::time::parse_long_duration;
-use toolcrib::registry::Precondition;
+use toolcrib::registry::{Precondition, TokenRequest};
 use toolcrib::{Code, Error};
 
 use super::body::JsonBody;
@@ -46,7 +46,7 @@ pub(super) fn routes() -> Vec<ApiRoute> {
             .tagged(200)
             .error_responses(&[400, 404]),
         with_id(ApiRoute::new("PATCH", "/api/tokens/{id}", "change_token", patch(change_token)))
-            .summary("Change the name or role of a token")
+            .summary("Change the name, role, groups or claims of a token")
             .optional_body("TokenChange")
             .json_response(200, "Token", "The token as it is now")
             .tagged(200)
@@ -63,24 +63,34 @@ pub(super) fn routes() -> Vec<ApiRoute> {
 /// `CreatedToken` is the only schema with the secret.
 pub(super) fn schemas() -> Vec<(&'static str, Value)> {
     let role = string_enum(&["viewer", "agent", "admin"]);
+    let groups = array_of(json!({ "type": "string", "pattern": "^[a-z0-9_-]{1,64}$" }));
+    let groups = described(groups, "Groups that the token is restricted to; none: no restriction");
+    let claims = described(json!({ "type": "object" }), "Claims that conditions of rules read");
+    let last_used = described(nullable(timestamp()), "Last admitted request with the token; at most 5 seconds late");
     let fields = [
         ("id", text()),
         ("name", text()),
         ("role", role.clone()),
+        ("groups", groups.clone()),
+        ("claims", claims.clone()),
         ("created_at", timestamp()),
         ("expires_at", nullable(timestamp())),
         ("expired", boolean()),
+        ("last_used", last_used),
     ];
     let created: Vec<(&str, Value)> = fields.iter().cloned().chain([("token", text())]).collect();
     let name = json!({ "type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$" });
     let expires = described(nullable(text()), "Lifetime such as `12h`, `30d` or `8w`; default: unlimited");
     let new = object_schema(&[("name", name.clone()), ("role", role.clone())]);
+    let restrictions = [("groups", nullable(groups)), ("claims", nullable(claims))];
     let change = partial_object(&[("name", nullable(name)), ("role", nullable(role))]);
+    let change = with_optional(change, &restrictions);
+    let optional = [&restrictions[..], &[("expires", expires)]].concat();
     vec![
         ("Token", object_schema(&fields)),
         ("Tokens", object_schema(&[("tokens", array_of(schema_ref("Token")))])),
         ("CreatedToken", object_schema(&created)),
-        ("NewToken", closed(with_optional(new, &[("expires", expires)]))),
+        ("NewToken", closed(with_optional(new, &optional))),
         ("TokenChange", closed(change)),
     ]
 }
@@ -93,6 +103,8 @@ struct CreateTokenBody {
     role: Role,
     /// A duration from now on; without it the token is valid until it is revoked.
     expires: Option<String>,
+    groups: Option<Vec<String>>,
+    claims: Option<Map<String, Value>>,
 }
 
 /// Body of `PATCH /api/tokens/{id}`.
@@ -101,6 +113,9 @@ struct CreateTokenBody {
 struct ChangeTokenBody {
     name: Option<String>,
     role: Option<Role>,
+    /// An empty list ends the restriction to groups.
+    groups: Option<Vec<String>>,
+    claims: Option<Map<String, Value>>,
 }
 
 /// `GET /api/tokens`.
@@ -122,8 +137,11 @@ async fn create_token(request: AuthorizedRequest, JsonBody(new): JsonBody<Create
     };
     let expires =
         new.expires.as_deref().map(|text| parse_long_duration(text).ok_or_else(|| invalid(text))).transpose()?;
+    let CreateTokenBody { name, role, groups, claims, .. } = new;
+    let (groups, claims) = (groups.unwrap_or_default(), claims.unwrap_or_default());
     let tokens = request.app.registry.tokens();
-    let created = tokens.create(&new.name, new.role, expires, request.client.actor()).await?;
+    let new = TokenRequest { name, role, expires, groups, claims };
+    let created = tokens.create_from(new, request.client.actor()).await?;
     let mut response = created_json(&created, &format!("/api/tokens/{}", created.view.id))?;
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     Ok(response)
@@ -140,7 +158,9 @@ async fn change_token(
     let id = tokens.get(&name)?.id;
     let is_unchanged = |inventory: &Inventory| if_match.check_token(inventory, &id);
     let tokens = tokens.only_if(Precondition::new(&is_unchanged));
-    let token = tokens.change(&id, change.name, change.role, request.client.actor()).await?;
+    let ChangeTokenBody { name, role, groups, claims } = change;
+    let change = TokenChange { id: id.clone(), name, role, groups, claims };
+    let token = tokens.change(change, request.client.actor()).await?;
     tagged_json(&token, token_etag(&token))
 }
 

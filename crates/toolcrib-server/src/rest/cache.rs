@@ -19,7 +19,7 @@ use toolcrib::catalog::{View, ViewKey};
 use toolcrib::{Principal, SourceId};
 
 use super::error::ApiError;
-use super::response::{TaggedResponse, lists_etag, make_etag, not_modified};
+use super::response::{TaggedResponse, lists_etag, make_etag, not_modified, render_blocking};
 use crate::auth::{Locality, authenticate_reader};
 use crate::state::AppState;
 
@@ -207,7 +207,10 @@ impl AppState {
         // Which responses a client may get depends on its view, so it is authenticated first.
         let client = authenticate_reader(self, request.headers(), locality)?;
         let view = self.registry.view(&client.principal);
-        self.response_cache.find(view.key(), request_path(request.uri()), request.headers())
+        let response = self.response_cache.find(view.key(), request_path(request.uri()), request.headers())?;
+        // A request that is not answered here is recorded when its route admits it.
+        self.registry.tokens().record_use(&client.principal);
+        Some(response)
     }
 
     /// Responds from the cache, or renders the body on a blocking thread and caches it.
@@ -225,11 +228,8 @@ impl AppState {
         // Rendered from the view that was looked up, even if a newer one appears meanwhile: body and tag must belong
         // together.
         let view = pending.view.clone();
-        // A page of a thousand tools takes too long for an async worker.
-        let rendered = tokio::task::spawn_blocking(move || render(&view)).await;
-        let task_failed =
-            |error| toolcrib::Error::new(toolcrib::Code::Internal, "rendering the response failed").with_cause(error);
-        Ok(self.response_cache.insert(&pending, rendered.map_err(task_failed)??, headers))
+        let rendered = render_blocking(move || render(&view)).await?;
+        Ok(self.response_cache.insert(&pending, rendered, headers))
     }
 }
 

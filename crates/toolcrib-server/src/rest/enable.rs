@@ -79,7 +79,7 @@ async fn set_tool(
     state: EnabledState,
 ) -> ApiResult {
     let registry = &request.app.registry;
-    let target = registry.sources().tool_target(&name)?;
+    let target = registry.sources().tool_target(&request.client.principal, &name)?;
     // Read before the tag is compared: what is written is decided on the same revision of the tool.
     let read_revision = ToolRevision::read(&registry.inventory(), &target);
     let what = format!("the tool `{name}`");

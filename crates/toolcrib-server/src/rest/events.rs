@@ -1,5 +1,6 @@
 //! `GET /api/events`: a stream of server-sent events. Journal records come without gaps; in between come measurements
-//! such as source states, discovery progress and finished calls. Each event is rendered once for all listeners.
+//! such as source states, discovery progress and finished calls. Each event is rendered once for all listeners with the same
+//! scope. A change of the tool lists is an event for the listeners whose own list changed, and so is a change of rules.
 //!
 //! ```text
 //! event: record

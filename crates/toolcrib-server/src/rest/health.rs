@@ -39,6 +39,7 @@ pub(super) fn routes() -> Vec<ApiRoute> {
             .json_response(200, "Readiness", "Calls work; `degraded` while the store does not accept changes")
             .error_responses(&[503]),
         ApiRoute::read("/metrics", "metrics", get_metrics)
+            .requires_admin_with_rules()
             .summary("Metrics for Prometheus")
             .response(200, plain_text("Prometheus text format, version 0.0.4")),
     ]

@@ -5,7 +5,12 @@
 use crate::auth::Permission;
 
 /// Returns the description of an operation: what its summary leaves out, and who may call it.
-pub(super) fn describe_operation(operation_id: &str, summary: &str, required: Permission) -> String {
+pub(super) fn describe_operation(
+    operation_id: &str,
+    summary: &str,
+    required: Permission,
+    required_with_rules: Option<Permission>,
+) -> String {
     let details = match operation_id {
         "list_sources" => "Sources are in the order of their ids; secrets are shown as references.",
         "get_source" => "Its `ETag` covers the declaration and whether it is enabled, for `If-Match`.",
@@ -35,6 +40,17 @@ pub(super) fn describe_operation(operation_id: &str, summary: &str, required: Pe
         "create_token" => "The secret cannot be read again later.",
         "change_token" => "Applies to requests from now on, also to open streams.",
         "revoke_token" => "Open streams and console sessions of the token end.",
+        "list_groups" | "get_group" => "Denied, hidden and disabled tools are among the members.",
+        "define_group" | "define_access_rule" | "define_policy" => {
+            "The body has the keys of a configuration file. A name that stands in the file is refused. Applies at once, also \
+             to open streams."
+        }
+        "remove_group" | "remove_access_rule" | "remove_policy" => {
+            "Only what was defined at run time can be removed. Applies at once, also to open streams."
+        }
+        "explain_access" => {
+            "Without `token` and `claims` it is about the client itself. Only the role `admin` may ask about others."
+        }
         _ => "",
     };
     let who = match required {
@@ -43,7 +59,11 @@ pub(super) fn describe_operation(operation_id: &str, summary: &str, required: Pe
         Permission::Use => "Needs the role `agent`, or no token from a local process of the same user.",
         Permission::Manage => "Needs the role `admin`.",
     };
-    let parts = [summary, details, who];
+    let who_with_rules = match required_with_rules {
+        Some(Permission::Manage) => "Needs the role `admin` while access rules exist.",
+        Some(Permission::Public | Permission::Read | Permission::Use) | None => "",
+    };
+    let parts = [summary, details, who, who_with_rules];
     let sentences = parts.iter().filter(|part| !part.is_empty()).map(|part| {
         let part = part.trim_end_matches('.');
         format!("{part}.")
@@ -65,6 +85,10 @@ pub(super) fn describe_tag(tag: &str) -> &'static str {
         "stats" => "Counts of calls and cache lookups",
         "config" => "The merged configuration",
         "tokens" => "Access tokens",
+        "groups" => "Groups of tools",
+        "access" => "Access rules, which give groups to callers",
+        "policies" => "Policies, which give verdicts on tools",
+        "explain" => "Why a caller may or may not use a tool",
         "whoami" => "The client of the request",
         "operations" => "Health, readiness and metrics",
         _ => "Further operations",

@@ -10,10 +10,12 @@ use axum::extract::FromRequestParts;
 use axum::http::{HeaderValue, header};
 use http::request::Parts;
 use serde_json::{Value, json};
-use toolcrib::core::Timestamp;
+use toolcrib::config::rule_to_json;
 use toolcrib::core::access::Role;
+use toolcrib::core::access_rules::{NamedRule, RuleKind};
 use toolcrib::core::fingerprint::Fingerprint;
-use toolcrib::core::inventory::Inventory;
+use toolcrib::core::inventory::{Inventory, Origin};
+use toolcrib::core::principal::Claims;
 use toolcrib::registry::{SourceView, TokenView, ToolView};
 use toolcrib::{Code, Error, Registry, Result, SourceId};
 
@@ -64,10 +66,33 @@ impl<S: Sync> FromRequestParts<S> for IfMatch {
     }
 }
 
-/// Whether an error says that `If-Match` did not hold.
+/// `If-None-Match: *` of a change: the thing must not exist yet.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct IfAbsent(bool);
+
+impl<S: Sync> FromRequestParts<S> for IfAbsent {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<IfAbsent, ApiError> {
+        Ok(IfAbsent(parts.headers.get_all(header::IF_NONE_MATCH).iter().any(|value| value == "*")))
+    }
+}
+
+impl IfAbsent {
+    /// Fails with `CONFLICT` (412) if the header was sent and the thing exists.
+    pub(super) fn check(self, exists: bool, what: &str) -> Result<()> {
+        if !self.0 || !exists {
+            return Ok(());
+        }
+        let message = format!("{what} exists already (`If-None-Match: *`)");
+        Err(Error::new(Code::Conflict, message).with_retryable(false).with_details(json!({ "if_none_match": true })))
+    }
+}
+
+/// Whether an error says that `If-Match` or `If-None-Match` did not hold.
 pub(super) fn is_failed_precondition(error: &Error) -> bool {
-    let details = error.details.as_ref();
-    error.code == Code::Conflict && details.is_some_and(|details| details.get("if_match").is_some())
+    let has = |name: &str| error.details.as_ref().is_some_and(|details| details.get(name).is_some());
+    error.code == Code::Conflict && (has("if_match") || has("if_none_match"))
 }
 
 /// Tag of a source for `If-Match`: it covers what a client can change, the declaration and whether it is enabled. Tools,
@@ -117,18 +142,34 @@ impl IfMatch {
     pub(super) fn check_token(&self, inventory: &Inventory, id: &str) -> Result<()> {
         let unknown = || Error::new(Code::NotFound, format!("no token with the id `{id}`"));
         let token = inventory.token(id).ok_or_else(unknown)?;
-        let etag = make_token_etag(&token.id, &token.name, token.role, token.expires_at);
-        self.check(&etag, &format!("the token `{}`", token.name))
+        let etag = make_token_etag(&token.id, token.name(), token.role(), token.groups(), token.claims());
+        self.check(&etag, &format!("the token `{}`", token.name()))
+    }
+
+    /// Fails if a group, access rule or policy has changed since the client read it, or does not exist any more; `rule` is
+    /// the current one.
+    pub(super) fn check_rule(&self, rule: Option<&(NamedRule, Origin)>, kind: RuleKind, name: &str) -> Result<()> {
+        let what = format!("the {} `{name}`", kind.noun());
+        match rule {
+            Some((rule, origin)) => self.check(&rule_etag(rule, *origin), &what),
+            None if self.is_empty() => Ok(()),
+            None => Err(concurrent_change_error(&what)),
+        }
     }
 }
 
-/// Tag of a token for `If-Match`.
-pub(super) fn token_etag(token: &TokenView) -> HeaderValue {
-    make_token_etag(&token.id, &token.name, token.role, token.expires_at)
+/// Tag of a group, access rule or policy: it covers the definition. The tools of a group change with their sources.
+pub(super) fn rule_etag(rule: &NamedRule, origin: Origin) -> HeaderValue {
+    make_etag(json!([rule.kind().as_str(), origin, rule_to_json(rule)]).to_string())
 }
 
-fn make_token_etag(id: &str, name: &str, role: Role, expires_at: Option<Timestamp>) -> HeaderValue {
-    make_etag(format!("{id} {name} {role:?} {expires_at:?}"))
+/// Tag of a token for `If-Match`: it covers what a client can change. The last use changes all the time by itself.
+pub(super) fn token_etag(token: &TokenView) -> HeaderValue {
+    make_token_etag(&token.id, &token.name, token.role, &token.groups, &token.claims)
+}
+
+fn make_token_etag(id: &str, name: &str, role: Role, groups: &[String], claims: &Claims) -> HeaderValue {
+    make_etag(json!([id, name, role, groups, claims]).to_string())
 }
 
 #[cfg(test)]

@@ -8,13 +8,16 @@ use std::ops::RangeInclusive;
 
 use axum::extract::{FromRequestParts, RawPathParams};
 use http::request::Parts;
+use toolcrib::catalog::View;
 use toolcrib::core::Timestamp;
 use toolcrib::core::percent;
+use toolcrib::core::principal::ViewNarrowing;
 use toolcrib::core::text::{closest_match, sanitize_truncated};
 use toolcrib::core::time::TimeSpec;
 use toolcrib::registry::SourceView;
 use toolcrib::{Code, Error, Principal, Registry, Result, SourceId};
 
+use super::cache::ContentScope;
 use super::error::ApiError;
 
 /// Decoded query parameters, each at most once; the values of a repeated `names` are joined with commas.
@@ -120,12 +123,21 @@ impl QueryParams {
         self.text("source").map(|name| find_source_id(registry, principal, name)).transpose()
     }
 
-    /// Rejects the parameter `group`, which is reserved. Ignoring it would return tools outside of the group.
-    pub(super) fn reject_group(&self) -> Result<()> {
-        match self.text("group") {
-            None => Ok(()),
-            Some(_) => Err(Error::new(Code::NotFound, "there are no groups in this version")),
+    /// Narrows a principal to the group in the parameter `group`. A group that the principal does not see is unknown.
+    pub(super) fn narrow(&self, registry: &Registry, principal: &Principal) -> Result<Principal> {
+        let Some(name) = self.text("group") else { return Ok(principal.clone()) };
+        let (rules, scope) = (registry.rules().in_force(), registry.scope(principal));
+        if !rules.group(name).is_some_and(|group| scope.allows_endpoint(group)) {
+            return Err(Error::new(Code::NotFound, format!("no group named `{}`", sanitize_truncated(name, 80))));
         }
+        let narrowing = ViewNarrowing { group: Some(name.to_owned()), ..principal.narrowing().clone() };
+        Ok(principal.narrowed(narrowing))
+    }
+
+    /// Returns the scope of a list of tools, see [`ContentScope`]. A list of a group is not cached: the cached response of a
+    /// group with all tools of the view would be found without the group being looked up, also when it is gone.
+    pub(super) fn list_scope(&self, view: &View, source: Option<&SourceId>) -> ContentScope {
+        if self.text("group").is_some() { ContentScope::Registry } else { ContentScope::for_list(view, source) }
     }
 }
 

@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use serde_json::{Value, json};
 use toolcrib::refresh::{RefreshStatus, RefreshTotals};
 use toolcrib::store::ErrorSummary;
-use toolcrib::{Code, Refresh, RefreshOutcome};
+use toolcrib::{Code, Principal, Refresh, RefreshOutcome, Registry, SourceId};
 
 use super::error::ApiResult;
 use super::openapi_schema::{
@@ -84,10 +84,20 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
     ]
 }
 
+/// Returns the sources that a client may know of, for a refresh of all; `None` if it may know of every source. Others are
+/// not contacted on its behalf.
+pub(crate) fn known_sources(registry: &Registry, principal: &Principal) -> Option<Vec<SourceId>> {
+    let visibility = registry.visibility(principal);
+    let knows_all = registry.inventory().sources().all(|(id, _)| visibility.shows_source(id));
+    let known = || registry.sources().list_for(principal).into_iter().map(|source| source.id).collect();
+    (!knows_all).then(known)
+}
+
 /// `POST /api/refresh`.
 async fn refresh_all(request: AuthorizedRequest, params: QueryParams) -> ApiResult {
-    let refresh = Refresh { force: params.flag("force")?, requester: request.requester(), ..Refresh::brief() };
     let registry = &request.app.registry;
+    let sources = known_sources(registry, &request.client.principal);
+    let refresh = Refresh { sources, force: params.flag("force")?, requester: request.requester(), ..Refresh::brief() };
     let outcomes = registry.refresh(refresh).await;
     let visibility = registry.visibility(&request.client.principal);
     let results: Vec<_> = outcomes.into_iter().filter_map(|outcome| visibility.restrict_outcome(outcome)).collect();

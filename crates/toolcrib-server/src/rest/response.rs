@@ -7,7 +7,7 @@ use bytes::Bytes;
 use serde::Serialize;
 use toolcrib::core::ResultExt;
 use toolcrib::core::fingerprint::Fingerprint;
-use toolcrib::{Code, Result};
+use toolcrib::{Code, Error, Result};
 
 use super::error::ApiResult;
 
@@ -50,6 +50,14 @@ pub(super) fn created_json(value: &impl Serialize, path: &str) -> ApiResult {
         response.headers_mut().insert(header::LOCATION, location);
     }
     Ok(response)
+}
+
+/// Renders a response on a blocking thread: what looks at every tool takes too long for an async worker.
+pub(super) async fn render_blocking<T: Send + 'static>(
+    render: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let failed = |error| Error::new(Code::Internal, "rendering the response failed").with_cause(error);
+    tokio::task::spawn_blocking(render).await.map_err(failed)?
 }
 
 /// Serialises a response body.

@@ -30,6 +30,8 @@ pub(crate) struct ApiRoute {
     operation_id: &'static str,
     summary: &'static str,
     required: Permission,
+    /// Permission that it requires instead while access rules exist.
+    required_with_rules: Option<Permission>,
     parameters: Vec<Value>,
     /// The request body object of OpenAPI.
     body: Option<Value>,
@@ -53,6 +55,7 @@ impl ApiRoute {
             operation_id,
             summary: "",
             required: Permission::Manage,
+            required_with_rules: None,
             parameters: Vec::new(),
             body: None,
             responses: Map::new(),
@@ -90,6 +93,11 @@ impl ApiRoute {
     /// Sets the permission that a client needs.
     pub(super) fn requires(self, permission: Permission) -> ApiRoute {
         ApiRoute { required: permission, ..self }
+    }
+
+    /// Requires the role `admin` while access rules exist: the response tells of tools and sources beyond those of the client.
+    pub(super) fn requires_admin_with_rules(self) -> ApiRoute {
+        ApiRoute { required_with_rules: Some(Permission::Manage), ..self }
     }
 
     /// Describes the parameter `{name}` of the path.
@@ -209,8 +217,8 @@ impl ApiRoute {
         } else {
             self.handler
         };
-        let authorized = checked.layer(from_fn_with_state((app.clone(), self.required), authorize));
-        router.route(self.path, authorized)
+        let permissions = (app.clone(), self.required, self.required_with_rules);
+        router.route(self.path, checked.layer(from_fn_with_state(permissions, authorize_route)))
     }
 
     /// Returns the tag that groups the operation in the document.
@@ -223,7 +231,7 @@ impl ApiRoute {
         let mut operation = json!({
             "operationId": self.operation_id,
             "summary": self.summary,
-            "description": describe_operation(self.operation_id, self.summary, self.required),
+            "description": describe_operation(self.operation_id, self.summary, self.required, self.required_with_rules),
             "tags": [self.tag()],
             "parameters": self.parameters,
             "responses": self.responses,
@@ -234,6 +242,17 @@ impl ApiRoute {
         }
         paths.entry(self.path).or_insert_with(|| json!({}))[self.method.to_lowercase()] = operation;
     }
+}
+
+/// Middleware that runs the handler only for clients with the permission that the route requires now.
+async fn authorize_route(
+    State((app, required, required_with_rules)): State<(AppState, Permission, Option<Permission>)>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let has_rules = || app.registry.rules().in_force().restrict_access();
+    let required = required_with_rules.filter(|_| has_rules()).unwrap_or(required);
+    authorize(State((app, required)), request, next).await
 }
 
 /// Middleware that rejects query parameters that a route does not have.

@@ -41,16 +41,17 @@ pub(super) fn routes() -> Vec<ApiRoute> {
             .query_param("limit", limit, "Maximum number of hits")
             .query_param("source", text(), "Only tools of this source")
             .query_param("tag", text(), "Only tools with this tag, of their own or of their source")
-            .query_param("group", text(), "Reserved; there are no groups in this version")
+            .query_param("group", text(), "Only tools of this group")
             .json_response(200, "Found", "Best hit first")
             .conditional()
             .error_responses(&[400, 404]),
         ApiRoute::read("/api/context", "get_context", get_context)
             .summary("Summary for a system prompt: the most important tools, and how to find the others")
             .query_param("budget", budget, "Maximum number of tokens")
+            .query_param("group", text(), "Only tools of this group")
             .json_response(200, "Context", "The text, its tokens, and the tokens of all definitions")
             .conditional()
-            .error_responses(&[400]),
+            .error_responses(&[400, 404]),
     ]
 }
 
@@ -82,20 +83,20 @@ async fn search_tools(request: AuthorizedRequest, uri: Uri, headers: HeaderMap) 
     let AuthorizedRequest { app, client, .. } = request;
     let registry = app.registry.clone();
     let principal = client.principal.clone();
-    let query = uri.query().unwrap_or_default().to_owned();
-    // Parsed only on a cache miss.
+    let params = QueryParams::parse(uri.query().unwrap_or_default())?;
+    let narrowed = params.narrow(&registry, &principal)?;
+    // The other parameters are read only on a cache miss.
     let render = move |view: &View| {
-        let params = QueryParams::parse(&query)?;
-        params.reject_group()?;
         let query = Query {
             text: query_text(&params)?,
             limit: params.number("limit", 1..=MAX_SEARCH_HITS)?.map_or(Query::DEFAULT_LIMIT, |limit| limit as usize),
             source: params.source(&registry, &principal)?,
             tag: params.text("tag").map(str::to_owned),
         };
-        render_body(&view.search(&query).to_response(), ContentScope::for_list(view, query.source.as_ref()))
+        let scope = params.list_scope(view, query.source.as_ref());
+        render_body(&view.search(&query).to_response(), scope)
     };
-    app.respond_cached(&client.principal, &uri, &headers, render).await
+    app.respond_cached(&narrowed, &uri, &headers, render).await
 }
 
 /// Returns the search text in `q`. An empty text counts as missing.
@@ -107,21 +108,22 @@ fn query_text(params: &QueryParams) -> Result<String> {
 /// `GET /api/context`.
 async fn get_context(request: AuthorizedRequest, uri: Uri, headers: HeaderMap) -> ApiResult {
     let AuthorizedRequest { app, client, .. } = request;
-    let view = app.registry.view(&client.principal);
+    let params = QueryParams::parse(uri.query().unwrap_or_default())?;
+    let principal = params.narrow(&app.registry, &client.principal)?;
+    let view = app.registry.view(&principal);
     if view.sources().any(|source| !source.segment.has_token_counts()) {
         // The counts are also written to the store; a store that hangs must not block a read. Without them the summary
         // counts again.
         let _ = tokio::time::timeout(TOKEN_COUNT_TIMEOUT, app.registry.statistics().count_tokens()).await;
     }
-    let query = uri.query().unwrap_or_default().to_owned();
     let render = move |view: &View| {
-        let params = QueryParams::parse(&query)?;
         let budget = params
             .number("budget", 1..=MAX_CONTEXT_BUDGET)?
             .map_or(SummaryBudget::DEFAULT_TOKENS, |budget| budget as usize);
-        render_body(&view.summary(SummaryBudget::from_tokens(budget)?), ContentScope::View)
+        let scope = params.list_scope(view, None);
+        render_body(&view.summary(SummaryBudget::from_tokens(budget)?), scope)
     };
-    app.respond_cached(&client.principal, &uri, &headers, render).await
+    app.respond_cached(&principal, &uri, &headers, render).await
 }
 
 /// Serialises a body that has no further page.

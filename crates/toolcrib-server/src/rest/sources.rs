@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use axum::http::HeaderMap;
 use serde_json::{Value, json};
+use toolcrib::core::fingerprint::Fingerprint;
 use toolcrib::registry::SourcesVersion;
 
 use super::error::ApiResult;
@@ -18,7 +19,7 @@ use super::precondition::source_etag;
 use super::query::{PathParam, find_source_id};
 use super::response::{TaggedResponse, tagged_json, to_json_bytes};
 use super::route::{ApiRoute, schema_ref};
-use crate::auth::{AuthorizedRequest, Role};
+use crate::auth::AuthorizedRequest;
 use crate::view_cache::{CachedSize, ViewCache};
 
 /// The list supports conditional requests. The tag of a single source is for `If-Match`.
@@ -79,23 +80,10 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
     vec![("Source", source), ("Sources", sources), ("Failure", failure), ("Breaker", breaker)]
 }
 
-/// Caches of the rendered source list. Separate from [`ResponseCache`](super::ResponseCache), because the list also depends
-/// on the clock (freshness) and on connection states. One for administrators and one for others: the list has disabled
-/// sources, which are in no view.
-#[derive(Debug, Default)]
-pub(crate) struct SourceListCaches {
-    admin: ViewCache<CachedSourceList>,
-    others: ViewCache<CachedSourceList>,
-}
-
-impl SourceListCaches {
-    fn for_role(&self, role: Role) -> &ViewCache<CachedSourceList> {
-        match role {
-            Role::Admin => &self.admin,
-            Role::Agent | Role::Viewer => &self.others,
-        }
-    }
-}
+/// Cache of the rendered source list, by the key of the client's scope. Separate from [`ResponseCache`](super::ResponseCache),
+/// because the list also depends on the clock (freshness) and on connection states. Not by the key of the view: the list
+/// has sources without tools, which are in no view, so that two scopes with the same view may have different lists.
+pub(crate) type SourceListCache = ViewCache<CachedSourceList, Fingerprint>;
 
 /// A rendered list of sources, with the version that it shows.
 #[derive(Debug)]
@@ -114,9 +102,9 @@ impl CachedSize for CachedSourceList {
 async fn list_sources(AuthorizedRequest { app, client, .. }: AuthorizedRequest, headers: HeaderMap) -> ApiResult {
     let sources = app.registry.sources();
     let is_current = |cached: &CachedSourceList| sources.is_current(&cached.version);
-    let view = app.registry.view(&client.principal).key();
-    let cache = app.source_list_caches.for_role(client.principal.role());
-    if let Some(cached) = cache.get(view).filter(|cached| is_current(cached)) {
+    let scope = app.registry.scope(&client.principal).key();
+    let cache = &app.source_list_cache;
+    if let Some(cached) = cache.get(scope).filter(|cached| is_current(cached)) {
         return Ok(cached.response.to_response(&headers));
     }
     // The version is taken before the list is read: a change in between makes the entry outdated, never wrong.
@@ -124,7 +112,7 @@ async fn list_sources(AuthorizedRequest { app, client, .. }: AuthorizedRequest, 
     let response =
         TaggedResponse::from_body(to_json_bytes(&json!({ "sources": sources.list_for(&client.principal) }))?);
     let rendered = Arc::new(CachedSourceList { version, response });
-    cache.insert(view, &rendered, is_current);
+    cache.insert(scope, &rendered, is_current);
     Ok(rendered.response.to_response(&headers))
 }
 

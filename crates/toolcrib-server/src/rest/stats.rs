@@ -15,6 +15,7 @@ pub(super) fn routes() -> Vec<ApiRoute> {
             .summary("Cache hits and misses, cache ages, and calls")
             .json_response(200, "Stats", "A hit is a lookup of tools while their source was fresh"),
         ApiRoute::read("/api/config", "get_config", get_config)
+            .requires_admin_with_rules()
             .summary("Effective configuration with the origin of each value; secrets are masked")
             .json_response(200, "Config", "Merged from files, run-time declarations and environment variables"),
     ]
@@ -55,6 +56,8 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
         ("allow_commands", json!({ "type": "object" })),
         ("allow_private_sources", json!({ "type": "object" })),
         ("identity", keys()),
+        ("public_url", json!({ "type": "object" })),
+        ("limits", keys()),
         ("warm", json!({ "type": "object" })),
         ("warnings", string_array()),
         ("overrides", keys()),

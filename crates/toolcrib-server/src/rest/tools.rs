@@ -29,8 +29,7 @@ use crate::state::AppState;
 /// Values of the parameter `format`.
 const FORMAT_NAMES: [&str; 6] = ["json", "mcp", "anthropic", "openai", "openai-strict", "gemini"];
 
-/// Both routes support conditional requests; `group` is described although it is refused, so that the name stays
-/// reserved.
+/// Both routes support conditional requests.
 pub(super) fn routes() -> Vec<ApiRoute> {
     let limit = json!({ "type": "integer", "minimum": 1, "maximum": page::MAX_TOOLS_PER_PAGE });
     vec![
@@ -66,7 +65,7 @@ pub(super) fn routes() -> Vec<ApiRoute> {
             )
             .query_param("limit", limit, "Tools per page; default 100, or all in a provider's format")
             .query_param("cursor", json!({ "type": "string" }), "`next_cursor` of the previous page")
-            .query_param("group", json!({ "type": "string" }), "Reserved; there are no groups in this version")
+            .query_param("group", json!({ "type": "string" }), "Only tools of this group")
             .json_response_any(
                 200,
                 &["Tools", "Provided"],
@@ -180,13 +179,15 @@ async fn list_tools(
 ) -> Result<Response, ApiError> {
     let params = QueryParams::parse(uri.query().unwrap_or_default())?;
     let query = page::ToolListQuery::parse(&app.registry, &client.principal, &params)?;
+    let principal = params.narrow(&app.registry, &client.principal)?;
     if query.lists_removed() {
         // Removed tools are in the inventory and not in the view; their definitions are in the store.
-        return Ok(query.render_removed(&app.registry, &client.principal).await?.to_response(&headers));
+        return Ok(query.render_removed(&app.registry, &principal).await?.to_response(&headers));
     }
     app.registry.statistics().count_builtin_tokens().await;
     let calls = query.count_calls(&app.registry);
-    app.respond_cached(&client.principal, &uri, &headers, move |view: &_| query.render(view, &calls)).await
+    let render = move |view: &_| query.render(view, &calls, params.list_scope(view, query.source()));
+    app.respond_cached(&principal, &uri, &headers, render).await
 }
 
 /// `GET /api/tools/{name}`. Not cached, because the counters change with every call.

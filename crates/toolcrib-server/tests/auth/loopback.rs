@@ -210,7 +210,11 @@ async fn the_history_contains_no_token_secrets() {
         assert!(!text.contains(&token) && !text.contains(&hash), "{text}");
     }
     let who: Value = server.get("/api/whoami", "").await.json();
-    assert_eq!(who, json!({ "name": "local", "role": "agent", "csrf": null }));
+    let expected = json!({
+        "name": "local", "role": "agent", "csrf": null, "kind": "local", "issuer": null, "sub": null, "claims": {},
+        "groups": [],
+    });
+    assert_eq!(who, expected);
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use tokio::io::AsyncReadExt;
-use toolcrib::core::inventory::Actor;
+use toolcrib::core::inventory::{Actor, TokenChange};
 use toolcrib::{Code, Refresh};
 
 use super::support::{AuthTestServer, TEST_TIMEOUT, bearer_header, build_server, open_registry};
@@ -45,9 +45,10 @@ async fn every_route_checks_authentication_and_role() {
             };
             assert_eq!(send(String::new()).await, 401, "{method} {path}");
             assert!(matches!(send(bearer_header("tcb_unknown")).await, 401 | 429), "{method} {path}");
-            let secret = path.starts_with("/api/tokens");
-            // `/api/diff` only compares the lockfile that is posted to it.
-            let reads = (method == "GET" && !secret) || path == "/api/diff";
+            let secret = ["/api/tokens", "/api/groups", "/api/access", "/api/policies"];
+            let secret = secret.iter().any(|start| path.starts_with(start)) || path.ends_with("/callers");
+            // `/api/diff` only compares the lockfile that is posted to it, `/api/explain` changes nothing.
+            let reads = (method == "GET" && !secret) || ["/api/diff", "/api/explain"].contains(&path.as_str());
             let uses = free_for_agents.iter().any(|end| path.ends_with(end));
             // Viewer and agent are checked again after the admin, because a response could have been cached.
             let as_viewer = (&viewer, reads);
@@ -95,6 +96,11 @@ async fn console_forms_check_role_and_csrf_token() {
         "/sources/git/disable",
         "/tools/git__push/call",
         "/tools/git__push/disable",
+        "/access/groups",
+        "/access/rules",
+        "/access/policies",
+        "/access/tokens",
+        "/access/callers",
     ] {
         assert_eq!(server.post_form(path, "", "").await.status, 401, "{path}");
         assert_eq!(server.post_form(path, &bearer_header(&viewer), "").await.status, 403, "{path}");
@@ -173,7 +179,8 @@ async fn an_mcp_session_belongs_to_the_principal_that_opened_it() {
     assert_eq!(server.get("/mcp", &foreign_session).await.status, 404);
     assert_eq!(server.send("DELETE", "/mcp", &foreign_session, "").await.status, 404);
     // A renamed token is still the same principal.
-    server.registry.tokens().change("the-agent", Some("renamed".into()), None, Actor::new("test")).await.unwrap();
+    let change = TokenChange { id: "the-agent".into(), name: Some("renamed".into()), ..TokenChange::default() };
+    server.registry.tokens().change(change, Actor::new("test")).await.unwrap();
     let own_session = format!("{session}{}", bearer_header(&agent));
     assert_eq!(server.post("/mcp", &own_session, ping).await.status, 200);
     assert_eq!(server.send("DELETE", "/mcp", &own_session, "").await.status, 200);

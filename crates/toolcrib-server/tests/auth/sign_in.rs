@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use toolcrib::core::access::Role;
-use toolcrib::core::inventory::Actor;
+use toolcrib::core::inventory::{Actor, TokenChange};
 
 use super::support::{AuthTestServer, bearer_header, cookie_header};
 
@@ -87,7 +87,8 @@ async fn a_session_follows_the_role_and_validity_of_its_token() {
     let who = server.get("/api/whoami", &cookie).await.json();
     assert_eq!((&who["name"], &who["role"]), (&json!("ada"), &json!("viewer")));
     assert_eq!(server.get("/api/tokens", &cookie).await.status, 403);
-    server.registry.tokens().change("ada", None, Some(Role::Admin), Actor::new("test")).await.unwrap();
+    let change = TokenChange { id: "ada".into(), role: Some(Role::Admin), ..TokenChange::default() };
+    server.registry.tokens().change(change, Actor::new("test")).await.unwrap();
     assert_eq!(server.get("/api/tokens", &cookie).await.status, 200);
     server.registry.tokens().revoke("ada", Actor::new("test")).await.unwrap();
     let rejection = server.post("/api/tokens", &format!("{cookie}X-CSRF-Token: {csrf}\r\n"), json!({})).await;

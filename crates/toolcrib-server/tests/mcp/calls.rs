@@ -430,3 +430,27 @@ async fn a_removed_tool_can_be_described_and_errors_name_meta_tools() {
     let error = fixture.call_error("xyzzy", json!({})).await;
     assert_eq!(error["message"], "no tool named `xyzzy`; `search_tools` finds tools");
 }
+
+#[tokio::test]
+async fn a_call_above_the_limit_is_a_result_with_the_error() {
+    let shop = ScriptedSource::new([text_tool("order", "Orders goods")]);
+    let mut config = config_with_sources(["shop"]);
+    config.expose.mode = ExposeMode::Search;
+    config.limits.calls_per_minute = Some(2);
+    let fixture = start_configured(config, &[("shop", &shop)]).await;
+    fixture.registry.refresh(Refresh::default()).await;
+    // Searching is not limited, and a call through the meta tool counts once.
+    for _ in 0..3 {
+        fixture.call_text("search_tools", json!({ "query": "order" })).await;
+    }
+    let called = || json!({ "name": "shop__order", "arguments": { "text": "tea" } });
+    fixture.call_text("call_tool", called()).await;
+    fixture.call_text("shop__order", json!({ "text": "tea" })).await;
+    for (tool, arguments) in [("call_tool", called()), ("shop__order", json!({ "text": "tea" }))] {
+        let error = fixture.call_error(tool, arguments).await;
+        assert_eq!((&error["code"], &error["retryable"]), (&json!("RATE_LIMITED"), &json!(true)), "{error}");
+        assert_eq!(error["details"]["by"], "caller");
+        assert!(error["details"]["retry_after_ms"].as_u64().is_some_and(|wait| wait <= 30_000), "{error}");
+    }
+    assert_eq!(shop.calls(), 2);
+}

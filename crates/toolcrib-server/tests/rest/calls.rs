@@ -112,3 +112,33 @@ async fn a_large_result_is_returned_in_pages_or_as_a_whole() {
     let (_, whole) = call_tool(&server, "shop__list", json!({ "whole": true })).await;
     assert_eq!(whole["content"][0]["text"].as_str().unwrap().len(), 20_000);
 }
+
+#[tokio::test]
+async fn a_caller_above_its_limit_gets_429_with_the_time_to_wait() {
+    let shop = ScriptedSource::new(["list"]);
+    let source = json!({ "command": "scripted", "limits": { "concurrent_calls": 1 } });
+    let text = json!({ "sources": { "shop": source }, "limits": { "calls_per_minute": 1 } }).to_string();
+    let config = Config::read(&text, "toolcrib.json", std::path::Path::new("/")).unwrap();
+    let server = start_with(config, RegistryOptions::default(), &[("shop", &shop)]).await;
+    assert_eq!(call_tool(&server, "shop__list", json!({})).await.0, 200);
+    let response = server.post("/api/tools/shop__list/call", &json!({})).await;
+    let error = &response.json()["error"];
+    let wait_ms = error["details"]["retry_after_ms"].as_u64().unwrap();
+    assert_eq!((response.status, &error["code"], &error["retryable"]), (429, &json!("RATE_LIMITED"), &json!(true)));
+    assert_eq!((&error["details"]["by"], shop.calls()), (&json!("caller"), 1));
+    assert!((1..=60_000).contains(&wait_ms), "{wait_ms}");
+    assert_eq!(response.header("retry-after"), Some(wait_ms.div_ceil(1000).to_string().as_str()));
+    // Everything but calls is not limited.
+    assert_eq!(server.get("/api/tools").await.status, 200);
+
+    let metrics = server.get("/metrics").await.body;
+    for line in [
+        r#"toolcrib_caller_calls_total{caller="rest",outcome="error"} 0"#,
+        r#"toolcrib_caller_calls_total{caller="rest",outcome="ok"} 1"#,
+        r#"toolcrib_caller_calls_total{caller="rest",outcome="rate_limited"} 1"#,
+        r#"toolcrib_source_calls_in_flight{source="shop"} 0"#,
+        r#"toolcrib_source_calls_waiting{source="shop"} 0"#,
+    ] {
+        assert!(metrics.lines().any(|actual| actual == line), "{line}: {metrics}");
+    }
+}

@@ -12,17 +12,17 @@ use toolcrib::{Refresh, RegistryOptions};
 use super::support::{RestTestServer, TEST_TIMEOUT, start_discovered, start_with};
 
 /// Reads events from an open event stream.
-struct EventStreamReader(Lines<BufReader<TcpStream>>);
+pub(super) struct EventStreamReader(Lines<BufReader<TcpStream>>);
 
 #[derive(Debug, PartialEq)]
-struct ReceivedEvent {
-    event: String,
+pub(super) struct ReceivedEvent {
+    pub(super) event: String,
     id: Option<u64>,
-    data: Value,
+    pub(super) data: Value,
 }
 
 impl EventStreamReader {
-    async fn open(server: &RestTestServer, path: &str, headers: &str) -> EventStreamReader {
+    pub(super) async fn open(server: &RestTestServer, path: &str, headers: &str) -> EventStreamReader {
         let stream = server.start_request("GET", path, headers, b"").await;
         let mut reader = EventStreamReader(BufReader::new(stream).lines());
         while reader.next_line().await.is_some_and(|line| line != ": listening") {}
@@ -34,7 +34,7 @@ impl EventStreamReader {
         tokio::time::timeout(TEST_TIMEOUT, self.0.next_line()).await.unwrap().unwrap_or_default()
     }
 
-    async fn next_event(&mut self) -> Option<ReceivedEvent> {
+    pub(super) async fn next_event(&mut self) -> Option<ReceivedEvent> {
         let (mut event, mut id) = (String::new(), None);
         loop {
             let line = self.next_line().await?;
@@ -49,7 +49,7 @@ impl EventStreamReader {
         }
     }
 
-    async fn next_named(&mut self, event: &str) -> ReceivedEvent {
+    pub(super) async fn next_named(&mut self, event: &str) -> ReceivedEvent {
         loop {
             let received = self.next_event().await.unwrap();
             if received.event == event {

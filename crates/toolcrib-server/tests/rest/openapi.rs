@@ -110,6 +110,7 @@ async fn responses_match_the_openapi_document() {
     let document = server.get("/api/openapi.json").await.expect_json(200);
     let call = json!({ "arguments": {} });
     let new = json!({ "name": "away", "url": "http://127.0.0.1:1", "connect_timeout": "1s" });
+    let rule = json!({ "when": [{ "claim": "team", "in": ["a", "b"] }], "groups": ["desk"] });
     for (method, path, route, body) in [
         ("GET", "/api/sources", "/api/sources", Value::Null),
         ("GET", "/api/sources/shop", "/api/sources/{id}", Value::Null),
@@ -136,6 +137,26 @@ async fn responses_match_the_openapi_document() {
         ("POST", "/api/tools/shop__order/disable", "/api/tools/{name}/disable", Value::Null),
         ("POST", "/api/tools/shop__order/enable", "/api/tools/{name}/enable", Value::Null),
         ("DELETE", "/api/sources/away", "/api/sources/{id}", Value::Null),
+        ("PUT", "/api/groups/desk", "/api/groups/{name}", json!({ "select": [{ "source": "shop" }], "tools": ["x"] })),
+        ("PUT", "/api/groups/desk", "/api/groups/{name}", json!({ "tool": [] })),
+        ("GET", "/api/groups", "/api/groups", Value::Null),
+        ("GET", "/api/groups/desk", "/api/groups/{name}", Value::Null),
+        ("PUT", "/api/access/all?dry_run=true", "/api/access/{name}", json!({ "groups": ["desk"] })),
+        ("PUT", "/api/access/all", "/api/access/{name}", rule),
+        ("GET", "/api/access", "/api/access", Value::Null),
+        ("PUT", "/api/policies/ask", "/api/policies/{name}", json!({ "match": { "group": "desk" }, "verdict": "ask" })),
+        ("PUT", "/api/policies/ask", "/api/policies/{name}", json!({ "verdict": "hide" })),
+        ("GET", "/api/policies", "/api/policies", Value::Null),
+        ("POST", "/api/explain", "/api/explain", json!({ "tool": "shop__order", "claims": {} })),
+        ("POST", "/api/explain", "/api/explain", json!({ "tool": "nothing" })),
+        ("GET", "/api/tools/shop__order/callers", "/api/tools/{name}/callers", Value::Null),
+        ("GET", "/api/tools?group=desk", "/api/tools", Value::Null),
+        ("GET", "/api/tools?group=none", "/api/tools", Value::Null),
+        ("GET", "/api/whoami", "/api/whoami", Value::Null),
+        ("DELETE", "/api/policies/ask?dry_run=true", "/api/policies/{name}", Value::Null),
+        ("DELETE", "/api/policies/ask", "/api/policies/{name}", Value::Null),
+        ("DELETE", "/api/policies/ask", "/api/policies/{name}", Value::Null),
+        ("DELETE", "/api/groups/desk", "/api/groups/{name}", Value::Null),
         ("GET", "/api/sources", "/api/sources", Value::Null),
     ] {
         check_response(&server, &document, (method, path, route), &body).await;

@@ -13,7 +13,8 @@ use toolcrib::core::fingerprint::Fingerprint;
 use toolcrib::core::manifest::PackedManifest;
 use toolcrib::core::{Error, Result};
 use toolcrib::store::{
-    CacheCount, CallCount, Commit, CommitOutcome, DiscoveryCheck, Lease, MemoryStore, SourceStatus, Store, StoredRecord,
+    CacheCount, CallCount, Commit, CommitOutcome, DiscoveryCheck, Lease, MemoryStore, SourceStatus, Store,
+    StoredRecord, TokenUse,
 };
 use toolcrib::testkit::{ScriptedSource, config_with_sources};
 use toolcrib::{Code, Refresh, RegistryOptions, Source, SourceId};
@@ -105,6 +106,12 @@ impl Store for FaultyStore {
     }
     async fn cache_counts(&self) -> Result<Vec<CacheCount>> {
         self.available().await?.cache_counts().await
+    }
+    async fn record_token_uses(&self, uses: &[TokenUse]) -> Result<()> {
+        self.available().await?.record_token_uses(uses).await
+    }
+    async fn token_uses(&self) -> Result<Vec<TokenUse>> {
+        self.available().await?.token_uses().await
     }
     async fn key(&self) -> Result<[u8; 32]> {
         self.available().await?.key().await

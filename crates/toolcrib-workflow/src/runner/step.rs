@@ -15,6 +15,7 @@ use toolcrib_core::{Code, Error, Result, SourceId};
 
 use super::arguments::{StepArguments, build_arguments};
 use super::run::WorkflowRun;
+use super::target::TargetTool;
 use crate::{CallingStep, OperationCall, WorkflowStep};
 
 /// Outcome of a step, for the workflow's success criteria and actions.
@@ -30,7 +31,7 @@ pub(super) enum StepOutcome {
 impl WorkflowRun<'_> {
     /// Calls the tool of a step. An error ends the workflow, because no action of the document could handle it.
     pub(super) async fn run_step(&self, call: &OperationCall<'_>) -> Result<StepOutcome> {
-        let target = self.find_target(call).await.map_err(|error| call_error(call, error))?;
+        let target = self.find_visible_target(call).await.map_err(|error| call_error(call, error))?;
         let tool = target.name.as_str();
         let StepArguments { arguments, undeclared } =
             build_arguments(&target, &call.arguments).map_err(|error| call_error(call, error))?;
@@ -66,6 +67,19 @@ impl WorkflowRun<'_> {
                 StepOutcome::Answered,
             )),
             Err(error) => classify_error(call, error, recorder.take()),
+        }
+    }
+
+    /// Finds the tool of a step. For a caller that may not know of every tool, the error does not tell which one is
+    /// missing.
+    async fn find_visible_target(&self, call: &OperationCall<'_>) -> Result<TargetTool> {
+        let caller = &self.call.context.caller;
+        let withheld = || Error::new(Code::Forbidden, "it needs a tool that is not available to this caller");
+        match self.find_target(call).await {
+            Ok(target) if self.tools.can_see_tool(caller, target.name.as_str()) => Ok(target),
+            // Without rules, the call itself explains why a hidden tool is not found.
+            found if !self.tools.is_restricted(caller) => found,
+            Ok(_) | Err(_) => Err(withheld()),
         }
     }
 

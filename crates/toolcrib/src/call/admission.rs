@@ -1,8 +1,14 @@
-//! Admission of calls to their sources: the concurrency limit of the tool, the circuit breaker of the source, and the
-//! report of the outcome to the breaker. Errors are redacted before they leave this module.
+//! Admission of calls to their sources: the configured limits of caller and source, the concurrency limit of the tool,
+//! the circuit breaker of the source, and the report of the outcome to the breaker. Errors are redacted before they leave
+//! this module.
+//!
+//! The breaker is the last, so that no call that waits for a limit is its probe. Permits are acquired in one order:
+//! caller, source, tool. A workflow has all of its own before its steps acquire theirs, which are of APIs alone, so
+//! that none waits for another in a circle.
 //!
 //! All waits share the deadline of the call. Retries are made by the connectors, which know whether a request was sent.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
@@ -15,9 +21,50 @@ use crate::breaker::{BreakerDecision, BreakerPermit, NoResponseReason};
 use crate::clock::{Clock, format_limit};
 use crate::connector::{CallFailure, ToolCall};
 use crate::connectors::{ConnectorSlot, MAX_CALLS_PER_TOOL};
+use crate::limits::{Admission, CallLimiter, CallPermit, LimitScope, LimitedCaller};
 use crate::store::ErrorSummary;
 
+/// Bounds of the waits of a call for its limits.
+pub(super) struct LimitWaits<'a> {
+    pub(super) context: &'a CallContext,
+    pub(super) deadline: &'a mut CallDeadline,
+    /// Timeout of the source.
+    pub(super) call_timeout: Duration,
+}
+
+/// RAII permits of a call within the limits of its caller and its source.
+pub(super) struct LimitPermits {
+    _caller: Option<CallPermit>,
+    _source: Option<CallPermit>,
+}
+
 impl Dispatcher {
+    /// Waits until a call is within the limits of its caller and its source. Fails with `RATE_LIMITED` if it exceeds the
+    /// calls per minute of the source, if too many calls wait, or if the deadline of the call passes first.
+    pub(super) async fn acquire_limit_permits(
+        &self,
+        caller: Option<&LimitedCaller>,
+        source: Option<&Source>,
+        mut waits: LimitWaits<'_>,
+    ) -> Result<LimitPermits> {
+        let caller_permit = match caller {
+            Some(caller) => Some(waits.wait_for(&caller.limiter, &caller.key, LimitScope::Caller).await?),
+            None => None,
+        };
+        let Some(source) = source.filter(|source| !source.settings.limits.is_empty()) else {
+            return Ok(LimitPermits { _caller: caller_permit, _source: None });
+        };
+        self.state.snapshot().ensure_can_contact(&source.id)?;
+        let slot = self.connectors.slot(source);
+        // A call that the breaker would refuse neither counts nor waits.
+        fail_if_breaker_is_open(&slot, &source.id)?;
+        let scope = LimitScope::Source(&source.id);
+        slot.limiter.count_call(scope, Instant::now())?;
+        let key = waits.context.caller.identity().owner_key();
+        let source_permit = waits.wait_for(&slot.limiter, &key, scope).await?;
+        Ok(LimitPermits { _caller: caller_permit, _source: Some(source_permit) })
+    }
+
     /// Admits a call through the circuit breaker, waiting for a running probe to end.
     pub(super) async fn admit_call<'a>(
         &'a self,
@@ -59,6 +106,40 @@ impl Dispatcher {
     }
 }
 
+impl LimitWaits<'_> {
+    /// Waits for a permit of a limiter. `caller` is the key of the caller in its queue.
+    async fn wait_for(
+        &mut self,
+        limiter: &Arc<CallLimiter>,
+        caller: &Arc<str>,
+        scope: LimitScope<'_>,
+    ) -> Result<CallPermit> {
+        // The fast path takes no timer. Dropping the permit leaves the queue.
+        let (permit, admitted) = match limiter.start_call(caller) {
+            Admission::Admitted(permit) => return Ok(permit),
+            Admission::Waiting(permit, admitted) => (permit, admitted),
+            Admission::QueueFull => return Err(limiter.queue_full_error(scope)),
+        };
+        tokio::select! {
+            // `biased`: an admitted call is sent, even if its deadline passes at the same moment.
+            biased;
+            _ = admitted => {}
+            () = self.context.cancel.cancelled() => return Err(CallFailure::cancelled().into_error()),
+            () = tokio::time::sleep_until(self.deadline.at) => {
+                return Err(limiter.wait_timeout_error(scope, &format_limit(self.deadline.limit)));
+            }
+        }
+        *self.deadline = self.deadline.compared_with(self.call_timeout);
+        Ok(permit.admitted())
+    }
+}
+
+/// Fails with `TOOL_UNAVAILABLE` while the breaker of a source refuses all calls.
+fn fail_if_breaker_is_open(slot: &ConnectorSlot, id: &SourceId) -> Result<()> {
+    let open_time = slot.breaker().remaining_open_time(Instant::now());
+    open_time.map_or(Ok(()), |wait| Err(breaker_open_error(slot, id, wait)))
+}
+
 /// Returns `TOOL_UNAVAILABLE` with the time until the next probe. Details: `{"retry_after_ms": 1000}`. The message
 /// rounds up to seconds, so that a caller that follows it is not too early.
 fn breaker_open_error(slot: &ConnectorSlot, id: &SourceId, wait: Duration) -> Error {
@@ -83,10 +164,7 @@ pub(super) async fn acquire_call_permit(
         return Ok(permit);
     }
     // With the breaker open the call would fail after the wait: fail at once instead.
-    let open_time = slot.breaker().remaining_open_time(Instant::now());
-    if let Some(wait) = open_time {
-        return Err(breaker_open_error(slot, &source.id, wait));
-    }
+    fail_if_breaker_is_open(slot, &source.id)?;
     // Counts as the tool being unavailable, not as a failure of the source.
     let busy = || {
         let waited = format_limit(call.deadline.limit);

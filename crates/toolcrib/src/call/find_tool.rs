@@ -8,48 +8,74 @@ use std::sync::Arc;
 
 use serde_json::json;
 use toolcrib_catalog::{ToolRef, View};
-use toolcrib_core::access::Role;
+use toolcrib_core::access_rules::Audience;
 use toolcrib_core::freshness::Freshness;
 use toolcrib_core::inventory::history::ToolMatcher;
 use toolcrib_core::policy::Verdict;
+use toolcrib_core::principal::{Principal, ViewNarrowing};
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::tool::{ParsedToolName, ToolName, parse_tool_name};
 use toolcrib_core::{Code, Error, Result, SourceId, Timestamp, ToolId};
 
+use super::policy::denied_error;
 use crate::registry::Visibility;
 use crate::state::Snapshot;
 
-/// Finds a tool by name, for calls and for agents. The error says why there is none: unknown, hidden, or of a source that
-/// is disabled or was never discovered. A hidden tool gets the same error as one that does not exist.
-pub(crate) fn find_tool<'a>(snapshot: &'a Arc<Snapshot>, name: &str, now: Timestamp) -> Result<ToolRef<'a>> {
-    let catalog = &snapshot.catalog;
-    let visibility = || Visibility::for_role(snapshot.clone(), Role::Agent);
-    match catalog.find(name) {
-        Ok(tool) if tool.verdict() == Verdict::Hide => {
-            let error = || catalog.unknown_tool_error(name);
-            Err(explain_unknown_tool(&visibility(), name, now).unwrap_or_else(error))
-        }
-        Err(error) if error.code == Code::ToolNotImplemented => {
-            Err(explain_unknown_tool(&visibility(), name, now).unwrap_or(error))
-        }
+/// Finds a tool by name, for a call of a principal. The error says why there is none: unknown, hidden, or of a source that
+/// is disabled or was never discovered. A hidden tool, and one outside the principal's groups, gets the same error as one
+/// that does not exist. A denied tool is found.
+pub(crate) fn find_tool<'v>(
+    snapshot: &Arc<Snapshot>,
+    view: &'v View,
+    caller: &Principal,
+    name: &str,
+    now: Timestamp,
+) -> Result<ToolRef<'v>> {
+    let unknown = || {
+        let visibility = Visibility::new(snapshot.clone(), &as_agent(caller));
+        let error = explain_unknown_tool(&visibility, name, now);
+        error.unwrap_or_else(|| visibility.view().unknown_tool_error(name))
+    };
+    match view.find_included(name) {
+        Ok(tool) if tool.verdict() == Verdict::Hide => Err(unknown()),
+        Err(error) if error.code == Code::ToolNotImplemented => Err(unknown()),
         // A bare name of several tools: those that are denied do not count, and are not named as candidates.
         Err(error) if error.code == Code::ToolInvalidInput => {
-            let visible = View::for_agents(catalog.clone()).find(name).map(|tool| tool.name().clone())?;
-            catalog.find(visible.as_str())
+            let visible = snapshot.view(&as_agent(caller)).find(name).map(|tool| tool.name().clone())?;
+            view.find_included(visible.as_str())
         }
         found => found,
     }
 }
 
-/// Like [`find_tool`], for administrators, who see hidden tools too.
-pub(crate) fn find_any_tool<'a>(snapshot: &'a Arc<Snapshot>, name: &str, now: Timestamp) -> Result<ToolRef<'a>> {
-    match snapshot.catalog.find(name) {
+/// Like [`find_tool`], for reading: administrators find hidden tools too, everyone else no denied ones.
+pub(crate) fn find_readable_tool<'v>(
+    snapshot: &Arc<Snapshot>,
+    view: &'v View,
+    reader: &Principal,
+    name: &str,
+    now: Timestamp,
+) -> Result<ToolRef<'v>> {
+    if snapshot.scope(reader).audience() == Audience::Agents {
+        let tool = find_tool(snapshot, view, reader, name, now)?;
+        return if tool.verdict() == Verdict::Deny {
+            Err(denied_error(&tool, &snapshot.scope(reader)))
+        } else {
+            Ok(tool)
+        };
+    }
+    match view.find(name) {
         Err(error) if error.code == Code::ToolNotImplemented => {
-            let visibility = Visibility::for_role(snapshot.clone(), Role::Admin);
+            let visibility = Visibility::new(snapshot.clone(), reader);
             Err(explain_unknown_tool(&visibility, name, now).unwrap_or(error))
         }
         found => found,
     }
+}
+
+/// The principal as it reads like an agent: without denied and hidden tools.
+fn as_agent(principal: &Principal) -> Principal {
+    principal.narrowed(ViewNarrowing { as_agent: true, ..principal.narrowing().clone() })
 }
 
 /// Returns a more specific error than "unknown tool" if the source in the name is known and visible. `None` keeps the
@@ -97,7 +123,7 @@ fn explain_removed(visibility: &Visibility, name: &str) -> Option<Error> {
     let tool = snapshot.tool_names(&id).name(&original);
     let message = format!("`{tool}` was removed at {removed_at}: its source `{id}` no longer offers it");
     // Other tools may have taken its place.
-    let near = snapshot.catalog.unknown_tool_error(name).details.map(|details| details["near"].clone());
+    let near = visibility.view().unknown_tool_error(name).details.map(|details| details["near"].clone());
     let details = json!({ "removed_at": removed_at, "near": near.unwrap_or_default() });
     let error = Error::new(Code::ToolNotImplemented, message).with_details(details);
     let route = format!("GET /api/tools/{tool}");

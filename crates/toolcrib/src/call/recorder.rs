@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::{Code, SourceId, ToolId};
 
-use super::{CallContext, CallFinished, Dispatcher};
+use super::{CallContext, CallFinished, CallOrigin, Dispatcher};
 use crate::metrics::InFlightCall;
 use crate::notice::RegistryNotice;
 use crate::spans::{FinishedSpan, SpanDetails, SpanError, SpanSource};
@@ -22,6 +22,7 @@ pub(super) struct CallRecorder<'a> {
     /// Name of the tool as requested.
     name: &'a str,
     caller: &'a str,
+    origin: CallOrigin,
     /// Trace of the caller, if it sent one.
     parent: Option<&'a Trace>,
     /// Trace of this call.
@@ -50,7 +51,12 @@ pub(super) struct CallError {
 
 impl<'a> CallRecorder<'a> {
     /// Starts the trace and the clock of a call.
-    pub(super) fn start(dispatcher: &'a Dispatcher, name: &'a str, context: &'a CallContext) -> CallRecorder<'a> {
+    pub(super) fn start(
+        dispatcher: &'a Dispatcher,
+        name: &'a str,
+        context: &'a CallContext,
+        origin: CallOrigin,
+    ) -> CallRecorder<'a> {
         let parent = context.trace.as_ref();
         let trace = dispatcher.monitoring.start_trace(parent);
         let in_flight = Some(dispatcher.monitoring.metrics.start_call());
@@ -58,6 +64,7 @@ impl<'a> CallRecorder<'a> {
             dispatcher,
             name,
             caller: context.caller.name(),
+            origin,
             parent,
             trace,
             started_at: Instant::now(),
@@ -96,7 +103,9 @@ impl<'a> CallRecorder<'a> {
         self.export_span(&tool, error.as_ref(), elapsed);
         // Metrics count errors reported by tools apart from error codes.
         let metric_code = error.as_ref().is_none_or(|error| !error.reported_by_tool).then_some(code);
-        dispatcher.monitoring.metrics.record_call(source.as_ref(), metric_code, elapsed);
+        // A workflow has counted for the caller of its steps.
+        let caller = (self.origin == CallOrigin::Caller).then_some(self.caller);
+        dispatcher.monitoring.metrics.record_call(source.as_ref(), caller, metric_code, elapsed);
         let at = dispatcher.state.now();
         let finished = CallFinished { tool, source, caller: self.caller.to_owned(), code, at, elapsed_ms };
         dispatcher.state.notify(RegistryNotice::CallFinished(Arc::new(finished)));

@@ -10,9 +10,11 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Serialize;
+use serde_json::{Map, Value};
 use toolcrib_core::access::{AccessToken, Role};
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::inventory::{Actor, Command, NewToken, TokenChange};
+use toolcrib_core::principal::{Claims, Principal, PrincipalIdentity};
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::{Code, Error, Result, Timestamp};
 
@@ -30,12 +32,33 @@ pub struct TokenView {
     pub name: String,
     /// Decides what the holder may do.
     pub role: Role,
+    /// Groups that the token is restricted to, in the order of their names; empty for no restriction.
+    pub groups: Vec<String>,
+    /// Claims that conditions of rules read.
+    pub claims: Claims,
     /// Time of the record that created the token.
     pub created_at: Timestamp,
     /// Time after which the token is rejected; `None` for no limit.
     pub expires_at: Option<Timestamp>,
     /// Whether `expires_at` has passed; such a token stays listed until it is revoked.
     pub expired: bool,
+    /// Time of the last admitted request with the token. Requests to other processes are included after some seconds.
+    pub last_used: Option<Timestamp>,
+}
+
+/// Token to create.
+#[derive(Debug, Clone)]
+pub struct TokenRequest {
+    /// Name, unique among valid tokens.
+    pub name: String,
+    /// Decides what the holder may do.
+    pub role: Role,
+    /// Lifetime; `None` for a token that is valid until it is revoked.
+    pub expires: Option<Duration>,
+    /// Groups that the token is restricted to; empty for no restriction.
+    pub groups: Vec<String>,
+    /// Claims that conditions of rules read.
+    pub claims: Map<String, Value>,
 }
 
 /// A token that was just created. This is the only time it is shown.
@@ -83,8 +106,7 @@ impl<'a> AccessTokens<'a> {
 }
 
 impl AccessTokens<'_> {
-    /// Creates a token. Without `expires` it is valid until revoked. Fails with `BAD_REQUEST` for a duration of zero,
-    /// and as the inventory decides, e.g. for a name that is in use.
+    /// Creates a token without groups and claims. Otherwise like [`AccessTokens::create_from`].
     pub async fn create(
         &self,
         name: &str,
@@ -92,6 +114,14 @@ impl AccessTokens<'_> {
         expires: Option<Duration>,
         actor: Actor,
     ) -> Result<CreatedToken> {
+        let name = name.to_owned();
+        self.create_from(TokenRequest { name, role, expires, groups: Vec::new(), claims: Map::new() }, actor).await
+    }
+
+    /// Creates a token. Fails with `BAD_REQUEST` for a lifetime of zero, and as the inventory decides, e.g. for a name that
+    /// is in use.
+    pub async fn create_from(&self, request: TokenRequest, actor: Actor) -> Result<CreatedToken> {
+        let TokenRequest { name, role, expires, groups, claims } = request;
         let token = random_token();
         // 48 random bits, for commands and URLs. The id is no secret.
         let id = format!("{:012x}", rand::random::<u64>() >> 16);
@@ -102,11 +132,13 @@ impl AccessTokens<'_> {
         }
         let new = NewToken {
             id: id.clone(),
-            name: name.to_owned(),
+            name,
             role,
             hash: Fingerprint::digest(&token),
             expires_at: expires.map(|expires| now.plus(expires)),
             requested_at: now,
+            groups,
+            claims,
         };
         self.registry.execute(Command::CreateToken(new), actor).await?;
         Ok(CreatedToken { view: self.get(&id)?, token })
@@ -123,8 +155,7 @@ impl AccessTokens<'_> {
     /// Returns the tokens that are not revoked, ordered by name.
     pub fn list(&self) -> Vec<TokenView> {
         let inventory = self.registry.inventory();
-        let now = self.registry.now();
-        let mut tokens: Vec<TokenView> = inventory.tokens().map(|token| token_view(token, now)).collect();
+        let mut tokens: Vec<TokenView> = inventory.tokens().map(|token| self.view(token)).collect();
         tokens.sort_by(|a, b| a.name.cmp(&b.name));
         tokens
     }
@@ -141,32 +172,36 @@ impl AccessTokens<'_> {
             let error = Error::new(Code::NotFound, format!("no token named `{}`", sanitize_truncated(name, 80)));
             error.with_next_step("toolcrib token list", "GET /api/tokens", "lists them")
         };
-        inventory.token(name).map(|token| token_view(token, self.registry.now())).ok_or_else(unknown)
+        inventory.token(name).map(|token| self.view(token)).ok_or_else(unknown)
     }
 
-    /// Returns a token by its id.
-    pub fn find_by_id(&self, id: &str) -> Option<TokenView> {
-        let inventory = self.registry.inventory();
-        inventory.tokens().find(|token| token.id == id).map(|token| token_view(token, self.registry.now()))
+    /// Returns the token with this id, unless it is expired.
+    pub fn find_by_id(&self, id: &str) -> Option<AccessToken> {
+        let token = self.registry.inventory().token_by_id(id)?.clone();
+        (!token.is_expired(self.registry.now())).then_some(token)
     }
 
     /// Returns the token with this hash, unless it is expired.
-    pub fn find_by_hash(&self, hash: &Fingerprint) -> Option<TokenView> {
-        let inventory = self.registry.inventory();
-        let token = inventory.tokens().find(|token| token.hash == *hash)?;
-        Some(token_view(token, self.registry.now())).filter(|token| !token.expired)
+    pub fn find_by_hash(&self, hash: &Fingerprint) -> Option<AccessToken> {
+        let token = self.registry.inventory().tokens().find(|token| token.hash == *hash)?.clone();
+        (!token.is_expired(self.registry.now())).then_some(token)
     }
 
-    /// Changes the name or role of a token.
-    pub async fn change(
-        &self,
-        name: &str,
-        new_name: Option<String>,
-        role: Option<Role>,
-        actor: Actor,
-    ) -> Result<TokenView> {
-        let id = self.get(name)?.id;
-        let command = Command::ChangeToken(TokenChange { id: id.clone(), name: new_name, role });
+    /// Records that a request of this principal was admitted, if it has a stored token or a console session that was
+    /// opened with one. Does not wait for the store.
+    pub fn record_use(&self, principal: &Principal) {
+        let (PrincipalIdentity::Token { id } | PrincipalIdentity::Console { token: id }) = principal.identity() else {
+            return;
+        };
+        if **id != *PrincipalIdentity::ADMIN_TOKEN {
+            self.registry.dispatcher.monitoring.token_uses.record(id, self.registry.now());
+        }
+    }
+
+    /// Changes the name, role, groups or claims of a token, which is given by its id or name.
+    pub async fn change(&self, change: TokenChange, actor: Actor) -> Result<TokenView> {
+        let id = self.get(&change.id)?.id;
+        let command = Command::ChangeToken(TokenChange { id: id.clone(), ..change });
         self.registry.state.execute(&[command], actor, self.precondition).await?;
         self.get(&id)
     }
@@ -178,16 +213,19 @@ impl AccessTokens<'_> {
         self.registry.state.execute(&[command], actor, self.precondition).await?;
         Ok(token)
     }
-}
 
-/// Builds the view of a token.
-fn token_view(token: &AccessToken, now: Timestamp) -> TokenView {
-    TokenView {
-        id: token.id.clone(),
-        name: token.name.clone(),
-        role: token.role,
-        created_at: token.created_at,
-        expires_at: token.expires_at,
-        expired: token.is_expired(now),
+    /// Builds the view of a token.
+    fn view(&self, token: &AccessToken) -> TokenView {
+        TokenView {
+            id: token.id.clone(),
+            name: token.name().to_owned(),
+            role: token.role(),
+            groups: token.groups().to_vec(),
+            claims: token.claims().clone(),
+            created_at: token.created_at,
+            expires_at: token.expires_at,
+            expired: token.is_expired(self.registry.now()),
+            last_used: self.registry.dispatcher.monitoring.token_uses.last_use(&token.id),
+        }
     }
 }

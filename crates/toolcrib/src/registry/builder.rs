@@ -6,7 +6,7 @@ use toolcrib_config::{Config, ConfigDiagnostic};
 use toolcrib_core::Result;
 
 use super::{Registry, RegistryOptions};
-use crate::config_file::{read_config, working_directory};
+use crate::config_file::{check_rules, read_config, working_directory};
 use crate::store;
 
 /// Collects configuration, store and options of a registry; see [`Registry::builder`].
@@ -37,14 +37,14 @@ impl RegistryBuilder {
     /// Reads a configuration file, which is trusted: its commands run and its servers are contacted. Sources with errors
     /// are listed with them. Fails with `CONFIG_INVALID` if the file cannot be read or has other errors.
     pub fn config_file(self, path: impl AsRef<Path>) -> Result<RegistryBuilder> {
-        Ok(self.config(read_config(path.as_ref(), &crate::secret::resolve_variables)?))
+        Ok(self.config(check_rules(read_config(path.as_ref(), &crate::secret::resolve_variables)?)?))
     }
 
     /// Parses a configuration in YAML. Relative paths in it are resolved against the working directory.
     pub fn config_text(self, yaml: &str) -> Result<RegistryBuilder> {
         let config =
             Config::read_resolved(yaml, "configuration", &working_directory()?, &crate::secret::resolve_variables);
-        Ok(self.config(config.map_err(|faults| ConfigDiagnostic::combined_error(&faults))?))
+        Ok(self.config(check_rules(config.map_err(|faults| ConfigDiagnostic::combined_error(&faults))?)?))
     }
 
     /// Sets the configuration.

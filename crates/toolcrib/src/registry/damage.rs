@@ -115,7 +115,7 @@ impl StoreMaintenance<'_> {
             disabled.map(move |(name, _)| format!("{id}/{name}"))
         });
         let runtime_sources = before.sources().filter(|(_, state)| state.origin == Origin::Runtime);
-        let mut revoked_tokens: Vec<String> = before.tokens().map(|token| token.name.clone()).collect();
+        let mut revoked_tokens: Vec<String> = before.tokens().map(|token| token.name().to_owned()).collect();
         revoked_tokens.sort();
         Ok(DamageAcceptance {
             damage: descriptions,

@@ -9,8 +9,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
-use toolcrib_config::show::{mask_args, mask_text, mask_url, show_config, show_source_keys};
+use toolcrib_config::show::{mask_args, mask_text, mask_url, show_config, show_rules, show_source_keys};
 use toolcrib_config::{Config, Expose, WarmPolicy};
+use toolcrib_core::access_rules::{NamedRule, RuleKind};
 use toolcrib_core::inventory::Origin;
 use toolcrib_core::policy::Verdict;
 use toolcrib_core::principal::Principal;
@@ -33,6 +34,7 @@ impl Configuration<'_> {
         self.registry.state.snapshot().ensure_usable()?;
         let settings = &self.registry.state.settings;
         settings.store(Arc::new(ConfiguredSettings::from_config(config).with_model_of(&settings.load())));
+        self.registry.dispatcher.caller_limits.set_limits(config.limits);
         self.registry.state.reconcile(config).await?;
         self.registry.state.republish().await;
         self.registry.record_builtins().await;
@@ -80,6 +82,19 @@ impl Configuration<'_> {
             .filter(|(_, changes)| !changes.is_empty())
             .map(|(id, changes)| (id, changes.into()))
             .collect();
+        // A rule of the configuration takes precedence in the same way.
+        let runtime = inventory.rules().iter().filter(|(_, origin)| *origin == Origin::Runtime).map(|(rule, _)| rule);
+        let is_configured = |rule: &NamedRule| {
+            let mut configured = loaded.config.rules.iter();
+            configured.any(|known| known.rule.kind() == rule.kind() && known.rule.name() == rule.name())
+        };
+        let runtime: Vec<NamedRule> = runtime.filter(|rule| !is_configured(rule)).collect();
+        let configured = loaded.config.rules.iter();
+        let configured =
+            configured.map(|configured| (&configured.rule, format!("{}:{}", configured.file, configured.line)));
+        for (section, rules) in show_rules(configured.chain(runtime.iter().map(|rule| (rule, "runtime".to_owned())))) {
+            config[section] = rules;
+        }
         config["sources"] = sources.into();
         config["overrides"] = overrides.into();
         if let Some(project) = loaded.untrusted_project() {
@@ -92,12 +107,17 @@ impl Configuration<'_> {
         config
     }
 
-    /// Like [`Configuration::show`], without sources and rules on tools that the principal may not know of.
+    /// Like [`Configuration::show`], without sources, rules on tools, groups, access rules and policies that the principal
+    /// may not know of.
     pub fn show_for(&self, principal: &Principal, loaded: &LoadedConfig, data: &Path) -> Value {
         let mut config = self.show(loaded, data);
         let visibility = self.registry.visibility(principal);
         if visibility.is_full() {
             return config;
+        }
+        // Patterns and names in them may be those of tools that the principal must not know of.
+        for kind in RuleKind::ALL {
+            config[kind.plural()] = if config[kind.plural()].is_object() { json!({}) } else { json!([]) };
         }
         let is_visible = |id: &str| SourceId::parse(id).is_ok_and(|id| visibility.shows_source(&id));
         for section in ["sources", "overrides"] {

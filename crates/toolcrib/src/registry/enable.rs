@@ -6,11 +6,12 @@
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use toolcrib_core::inventory::{Actor, Command};
+use toolcrib_core::principal::Principal;
 use toolcrib_core::tool::{ToolId, ToolName};
 use toolcrib_core::{Result, SourceId};
 
 use super::Sources;
-use crate::call::find_any_tool;
+use crate::call::find_readable_tool;
 
 /// The requested state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,13 +44,14 @@ pub struct EnableOutcome {
 }
 
 impl Sources<'_> {
-    /// Resolves a tool name, in any accepted spelling, for an administrator. Fails like a call that finds no tool, but finds
-    /// hidden ones.
-    pub fn tool_target(&self, tool: &str) -> Result<EnableTarget> {
+    /// Resolves a tool name, in any accepted spelling, for a principal. Fails like a call that finds no tool, but finds hidden
+    /// ones for an administrator.
+    pub fn tool_target(&self, principal: &Principal, tool: &str) -> Result<EnableTarget> {
         // On a damaged journal the tool may only seem to be unknown.
         let snapshot = self.registry.state.snapshot();
         snapshot.ensure_undamaged()?;
-        let tool = find_any_tool(&snapshot, tool, self.registry.state.now())?;
+        let view = snapshot.view(principal);
+        let tool = find_readable_tool(&snapshot, &view, principal, tool, self.registry.state.now())?;
         Ok(EnableTarget::Tool(tool.id(), tool.name().clone()))
     }
 

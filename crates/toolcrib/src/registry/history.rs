@@ -347,11 +347,11 @@ impl HistoryRecord {
         let kind = text("type").unwrap_or_default();
         let source = text("source");
         let tool = text("tool");
-        // History may be read with less than administrator rights: of a token it shows name and role only, and never a
-        // hash. (Definitions and manifests are named by fingerprints, which are other fields.)
+        // History may be read with less than administrator rights: of a token it shows name, role and groups only, and
+        // never a claim or hash. (Definitions and manifests are named by fingerprints, which are other fields.)
         data.shift_remove("hash");
         if is_token_event(&kind) {
-            data.retain(|key, _| matches!(key.as_str(), "name" | "role"));
+            data.retain(|key, _| matches!(key.as_str(), "name" | "role" | "groups"));
         }
         HistoryRecord {
             seq: record.seq,

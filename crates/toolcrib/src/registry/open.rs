@@ -99,6 +99,10 @@ impl Registry {
         for error in snapshot.environment.errors() {
             tracing::warn!("{error}");
         }
+        // Not worth a failed start; maintenance reads them again.
+        if let Err(error) = maintenance.load_token_uses().await {
+            tracing::warn!(%error, "last uses of tokens cannot be read");
+        }
         maintenance.spawn();
         let _shutdown_guard = Arc::new(tasks.shutdown_guard());
         let registry = Registry {

@@ -18,7 +18,7 @@ use toolcrib_core::text::sanitize;
 use toolcrib_core::tool::{ToolName, name_prefix};
 use toolcrib_core::{Code, Result, ResultExt, Source, SourceId, Timestamp, ToolId};
 
-use super::{ExecutionView, History, ToolView};
+use super::{ExecutionView, History, ToolView, Visibility};
 use crate::connector::run_blocking;
 use crate::store::CallCount;
 
@@ -118,7 +118,7 @@ impl History<'_> {
         let Some(state) = inventory.source(&source) else { return Ok(None) };
         let Some(tool) = state.tools.get(&name) else { return Ok(None) };
         let shown_name = visibility.snapshot().tool_names(&source).name(&name);
-        let mut found = vec![self.describe_removed(&source, state, &name, shown_name, *tool)];
+        let mut found = vec![self.describe_removed(&visibility, &source, state, &name, shown_name, *tool)];
         self.load_definitions(&mut found, false).await?;
         Ok(found.pop())
     }
@@ -150,7 +150,8 @@ impl History<'_> {
             let deprecated = state.tools.iter().filter(|(_, tool)| tool.deprecated);
             let visible = deprecated.filter(|(name, _)| visibility.shows_tool(id, name));
             let names = visibility.snapshot().tool_names(id);
-            let removed = visible.map(|(name, tool)| self.describe_removed(id, state, name, names.name(name), *tool));
+            let removed = visible
+                .map(|(name, tool)| self.describe_removed(&visibility, id, state, name, names.name(name), *tool));
             tools.extend(removed.filter(|tool| tool.accepts_names(filter)));
         }
         // Definitions are read for the page alone, unless they decide what is on it.
@@ -179,15 +180,14 @@ impl History<'_> {
     /// Collects what the inventory knows of a removed tool.
     fn describe_removed(
         &self,
+        visibility: &Visibility,
         id: &SourceId,
         state: &SourceState,
         original: &str,
         name: ToolName,
         history: ToolState,
     ) -> RemovedTool {
-        let prefix = name_prefix(id, &state.kind);
         let declaration = self.registry.sources().effective(id);
-        let rules = declaration.as_ref().map(|source| &source.settings.tools);
         let tool = ToolId { source: id.clone(), name: original.to_owned() };
         RemovedTool {
             name,
@@ -195,8 +195,7 @@ impl History<'_> {
             kind: state.kind.clone(),
             original_name: original.to_owned(),
             history,
-            policy: rules
-                .map_or_else(Verdict::default, |rules| rules.unlisted_verdict(&prefix, original, Verdict::Allow)),
+            policy: visibility.verdict(id, original),
             usage: self.registry.dispatcher.monitoring.usage.tool_count(&tool),
             definition: None,
             tokens: None,

@@ -168,7 +168,10 @@ impl Sources<'_> {
         let snapshot = visibility.snapshot();
         let visible = snapshot.inventory.sources().map(|(id, _)| id).filter(|id| visibility.shows_source(id));
         let mut views: Vec<SourceView> = visible.filter_map(|id| self.build_source_view(&visibility, id)).collect();
-        let undeclared = snapshot.invalid_sources.iter().filter(|(id, _)| snapshot.inventory.source(id).is_none());
+        let undeclared = snapshot
+            .invalid_sources
+            .iter()
+            .filter(|(id, _)| snapshot.inventory.source(id).is_none() && visibility.shows_source(id));
         views.extend(undeclared.map(|(id, error)| invalid_source_view(id, error)));
         views.sort_by(|a, b| a.id.cmp(&b.id));
         views

@@ -9,8 +9,9 @@ use std::sync::{Arc, Weak};
 
 use tokio::time::Instant;
 use toolcrib_core::Timestamp;
+use toolcrib_core::principal::Principal;
 
-use super::Sources;
+use super::{Sources, UNRESTRICTED};
 use crate::connectors::SlotStatuses;
 use crate::state::Snapshot;
 
@@ -70,9 +71,16 @@ impl Sources<'_> {
     /// Returns the combined hints of all enabled sources. They do not affect when a source is refreshed; its `ttl`
     /// setting does.
     pub fn list_hints(&self) -> ListHints {
-        let snapshot = self.registry.state.snapshot();
+        self.list_hints_for(&UNRESTRICTED)
+    }
+
+    /// Like [`Sources::list_hints`], of the sources that a principal may know of.
+    pub fn list_hints_for(&self, principal: &Principal) -> ListHints {
+        let visibility = self.registry.visibility(principal);
+        let snapshot = visibility.snapshot();
         let enabled = snapshot.inventory.sources().filter(|(id, state)| snapshot.environment.is_enabled(id, state));
-        let statuses = enabled.filter_map(|(id, _)| snapshot.statuses.get(id));
+        let visible = enabled.filter(|(id, _)| visibility.shows_source(id));
+        let statuses = visible.filter_map(|(id, _)| snapshot.statuses.get(id));
         statuses.fold(ListHints::default(), |hints, status| ListHints {
             ttl_ms: hints.ttl_ms.into_iter().chain(status.hint_ttl_ms.filter(|ttl| *ttl > 0)).min(),
             private: hints.private || status.private,

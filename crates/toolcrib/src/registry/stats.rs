@@ -131,7 +131,8 @@ impl Statistics<'_> {
     }
     /// Returns what this process has counted since it opened the registry.
     pub fn metrics(&self) -> MetricsSnapshot {
-        self.registry.dispatcher.monitoring.metrics_snapshot()
+        let limited_sources = self.registry.connectors.limited_calls();
+        MetricsSnapshot { limited_sources, ..self.registry.dispatcher.monitoring.metrics_snapshot() }
     }
     /// Counts the tokens of tools that were not counted when they were recorded, so that
     /// [`View::full_token_count`](toolcrib_catalog::View::full_token_count) only has to add them up. Those are the

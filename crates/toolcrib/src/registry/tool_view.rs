@@ -141,7 +141,9 @@ impl ToolView {
     fn tool_ref(&self) -> Option<ToolRef<'_>> {
         let catalog_source = self.catalog_source.as_deref()?;
         let position = catalog_source.segment.position_of_original(&self.tool.name)?;
-        Some(ToolRef { catalog_source, entry: catalog_source.segment.entries().get(position)? })
+        // The verdict for its reader, which is at least as strict as that of the source's rules.
+        let policy_verdict = self.policy.unwrap_or_default();
+        Some(ToolRef { catalog_source, entry: catalog_source.segment.entries().get(position)?, policy_verdict })
     }
 
     /// Whether the tool is enabled.

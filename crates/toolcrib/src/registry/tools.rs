@@ -9,16 +9,14 @@ use std::sync::Arc;
 use serde_json::value::{RawValue, to_raw_value};
 use toolcrib_catalog::filter::ToolFilter;
 use toolcrib_catalog::{CatalogSource, ToolRef};
-use toolcrib_core::access::Role;
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::inventory::Actor;
 use toolcrib_core::manifest::{Manifest, PackedManifest};
-use toolcrib_core::policy::Verdict;
 use toolcrib_core::principal::Principal;
 use toolcrib_core::{Code, Error, Result, ResultExt, Source, SourceId};
 
 use super::{Registry, Sources, ToolView};
-use crate::call::{CallContext, denied_error, find_any_tool, find_tool};
+use crate::call::{CallContext, find_readable_tool, find_tool};
 use crate::connector::{Discovered, run_blocking};
 use crate::refresh::{RefreshOutcome, ReplacedList, Requester, RequiredFreshness};
 use crate::store::{DiscoveryCheck, SourceStatus, SourceTransition};
@@ -35,11 +33,13 @@ impl Registry {
         tools.map(|tool| self.view_tool(&tool, view.source(tool.source()))).collect()
     }
 
-    /// Returns a tool by any spelling of its name, from what is known. Makes no requests. Fails like a call that finds
-    /// no tool; a denied or disabled tool is found.
+    /// Returns a tool by any spelling of its name, from what is known. Makes no requests. Fails like a call of a host
+    /// program that finds no tool; a denied or disabled tool is found.
     pub fn tool(&self, name: &str) -> Result<ToolView> {
         let snapshot = self.state.snapshot();
-        let tool = find_tool(&snapshot, name, self.state.now())?;
+        let caller = Principal::default();
+        let view = snapshot.view(&caller);
+        let tool = find_tool(&snapshot, &view, &caller, name, self.state.now())?;
         self.view_tool(&tool, snapshot.catalog.source(tool.source()))
     }
 
@@ -49,13 +49,8 @@ impl Registry {
     /// `FORBIDDEN` for a denied tool, unless the principal is an administrator, who sees hidden tools too.
     pub fn tool_for(&self, principal: &Principal, name: &str) -> Result<ToolView> {
         let snapshot = self.state.snapshot();
-        let tool = match principal.role() {
-            Role::Admin => find_any_tool(&snapshot, name, self.state.now())?,
-            Role::Agent | Role::Viewer => find_tool(&snapshot, name, self.state.now())?,
-        };
-        if principal.role() != Role::Admin && tool.verdict() == Verdict::Deny {
-            return Err(denied_error(&tool));
-        }
+        let view = snapshot.view(principal);
+        let tool = find_readable_tool(&snapshot, &view, principal, name, self.state.now())?;
         self.view_tool(&tool, snapshot.catalog.source(tool.source()))
     }
 

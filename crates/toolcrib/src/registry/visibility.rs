@@ -1,9 +1,10 @@
 //! Which tools and sources a principal may know of where no [`View`] is read: tools of disabled sources, removed tools,
 //! records of the journal, outcomes of refreshes.
 //!
-//! Administrators see everything. For everyone else a tool that is denied or hidden is left out, and so is a source that
-//! offers no other tool. Rules have no history: those of the current declaration decide about the past as well, and those
-//! of the last declaration about a removed source.
+//! A tool outside the principal's groups is left out, for everyone but administrators also a tool that is denied or hidden,
+//! and so is a source that offers no other tool. Rules have no history: those in force decide about the past as well, and
+//! those of the last declaration about a removed source. Of a tool that is not in the catalogue only its names are known;
+//! what groups select by other properties does not have it then.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -11,6 +12,7 @@ use std::sync::Arc;
 
 use toolcrib_catalog::{CatalogSource, Segment, View};
 use toolcrib_core::access::Role;
+use toolcrib_core::access_rules::{AccessScope, Audience, ToolFacts};
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::inventory::history::ToolMatcher;
 use toolcrib_core::inventory::{Event, Inventory, Record, ToolState};
@@ -18,10 +20,10 @@ use toolcrib_core::manifest::SkippedTool;
 use toolcrib_core::policy::Verdict;
 use toolcrib_core::principal::Principal;
 use toolcrib_core::text::{WithheldNames, sanitize_truncated};
-use toolcrib_core::tool::name_prefix;
+use toolcrib_core::tool::{ToolName, name_prefix};
 use toolcrib_core::{Code, Error, Result, SourceId, ToolId};
 
-use super::{Registry, view_for};
+use super::Registry;
 use crate::call::CallFinished;
 use crate::refresh::{RefreshOutcome, RefreshStatus};
 use crate::state::Snapshot;
@@ -31,23 +33,31 @@ use crate::state::Snapshot;
 pub struct Visibility {
     snapshot: Arc<Snapshot>,
     view: View,
+    scope: Arc<AccessScope>,
     role: Role,
 }
 
 impl Registry {
     /// Returns what a principal may know of, now.
     pub fn visibility(&self, principal: &Principal) -> Visibility {
-        Visibility::for_role(self.state.snapshot(), principal.role())
+        Visibility::new(self.state.snapshot(), principal)
     }
 }
 
 impl Visibility {
-    pub(crate) fn for_role(snapshot: Arc<Snapshot>, role: Role) -> Visibility {
-        Visibility { view: view_for(role, snapshot.catalog.clone()), snapshot, role }
+    pub(crate) fn new(snapshot: Arc<Snapshot>, principal: &Principal) -> Visibility {
+        let scope = snapshot.scope(principal);
+        let view = View::for_scope(snapshot.catalog.clone(), &scope);
+        Visibility { view, scope, snapshot, role: principal.role() }
     }
 
     /// Whether nothing is left out.
     pub fn is_full(&self) -> bool {
+        self.scope.audience() == Audience::Administrators && !self.scope.limits_tools()
+    }
+
+    /// Whether the principal may read groups, access rules, policies and tokens.
+    pub fn shows_rules(&self) -> bool {
         self.role == Role::Admin
     }
 
@@ -66,10 +76,48 @@ impl Visibility {
         &self.snapshot
     }
 
-    /// Returns the verdict on a tool that its source offers or offered, by the source's own name for it.
+    /// Returns the verdict on a tool that its source offers or offered, by the source's own name for it. A tool outside the
+    /// principal's groups is hidden.
     pub(crate) fn verdict(&self, source: &SourceId, original_name: &str) -> Verdict {
+        self.included_verdict(source, original_name).unwrap_or(Verdict::Hide)
+    }
+
+    /// Whether the principal may know of a tool, by the source's own name for it.
+    pub fn shows_tool(&self, source: &SourceId, original_name: &str) -> bool {
+        self.is_full()
+            || self.included_verdict(source, original_name).is_some_and(|verdict| self.scope.shows_verdict(verdict))
+    }
+
+    /// Returns the verdict on a tool; `None` if it is outside the principal's groups.
+    fn included_verdict(&self, source: &SourceId, original_name: &str) -> Option<Verdict> {
+        let catalog_source = self.snapshot.catalog.source(source);
+        let is_listed =
+            |catalog_source: &&Arc<CatalogSource>| catalog_source.segment.position_of_original(original_name).is_some();
+        if catalog_source.filter(is_listed).is_some() {
+            return self.view.included_tool(source, original_name).map(|tool| tool.verdict());
+        }
+        let source_verdict = self.unlisted_verdict(source, original_name);
+        if !self.scope.has_rules() {
+            return Some(source_verdict);
+        }
+        let inventory = &self.snapshot.inventory;
+        let state = inventory.source(source).or_else(|| inventory.removed_source(source));
+        let prefix = name_prefix(source, state.map_or("", |state| &state.kind));
+        let plain = ToolName::from_original(&prefix, original_name);
+        let hashed = ToolName::with_hash(&prefix, original_name);
+        let facts = ToolFacts {
+            source: source.as_str(),
+            names: &[plain.as_str(), hashed.as_str()],
+            original_name,
+            details: None,
+        };
+        self.scope.includes(&facts).then(|| source_verdict.max(self.scope.policy_verdict(&facts)))
+    }
+
+    /// Returns the verdict of a source's own rules on a tool that is not in the catalogue.
+    fn unlisted_verdict(&self, source: &SourceId, original_name: &str) -> Verdict {
         if let Some(catalog_source) = self.snapshot.catalog.source(source) {
-            return catalog_verdict(catalog_source, original_name);
+            return catalog_source.options.unlisted_verdict(original_name, catalog_source.segment.prefix());
         }
         let inventory = &self.snapshot.inventory;
         let Some(state) = inventory.source(source) else {
@@ -82,20 +130,20 @@ impl Visibility {
         rules.map_or(Verdict::Allow, |rules| rules.unlisted_verdict(&prefix, original_name, Verdict::Allow))
     }
 
-    /// Whether the principal may know of a tool, by the source's own name for it.
-    pub fn shows_tool(&self, source: &SourceId, original_name: &str) -> bool {
-        self.is_full() || self.verdict(source, original_name) < Verdict::Deny
-    }
-
     /// Returns the skipped tools of a source, without those that a rule keeps from the principal.
     pub(crate) fn skipped_tools(&self, id: &SourceId) -> Vec<SkippedTool> {
+        // A skipped tool belongs to no group: nothing but its name is known.
+        if self.scope.limits_tools() {
+            return Vec::new();
+        }
         let mut skipped = View::full(self.snapshot.catalog.clone()).skipped_tools(id);
         skipped.retain(|tool| self.shows_tool(id, &tool.name));
         skipped
     }
 
     /// Whether the principal may know of a source. One without any tools is shown, so that its state can be seen, unless its
-    /// rules exclude every tool. Of a removed source all tools count that it ever offered.
+    /// rules exclude every tool or the principal sees only the tools of groups. Of a removed source all tools count that
+    /// it ever offered.
     pub fn shows_source(&self, id: &SourceId) -> bool {
         if self.is_full() || !self.restricts(id) {
             return true;
@@ -105,12 +153,15 @@ impl Visibility {
         }
         let inventory = &self.snapshot.inventory;
         let Some(state) = inventory.source(id) else {
-            return inventory
-                .removed_source(id)
-                .is_none_or(|state| state.tools.keys().any(|tool| self.shows_tool(id, tool)));
+            let removed = inventory.removed_source(id);
+            return removed
+                .map_or(!self.scope.limits_tools(), |state| state.tools.keys().any(|tool| self.shows_tool(id, tool)));
         };
         let mut known = state.tools.iter().filter(|(_, tool)| !tool.deprecated).map(|(name, _)| name).peekable();
         if known.peek().is_none() {
+            if self.scope.limits_tools() {
+                return false;
+            }
             let source = self.snapshot.effective_sources.get(id);
             return source.is_none_or(|source| !source.settings.tools.exclude_everything());
         }
@@ -137,16 +188,22 @@ impl Visibility {
             |id: &SourceId, tool: &str, state: &ToolState| filter(state) && self.verdict(id, tool) == Verdict::Deny;
         match ToolMatcher::find(inventory, name, is_denied) {
             Ok(ToolMatcher::Tool(ToolId { source, name })) => {
-                let message = format!("`{}` is denied by the rules of `{source}`", sanitize_truncated(&name, 80));
+                let message = format!("`{}` of `{source}` is denied", sanitize_truncated(&name, 80));
                 Err(Error::new(Code::Forbidden, message))
             }
             Ok(ToolMatcher::Name(_)) | Err(_) => Ok(found),
         }
     }
 
-    /// Whether tools of a source may be left out, because it has a rule against some.
+    /// Whether tools of a source may be left out, because the principal sees only groups, or a rule is against some.
     pub fn restricts(&self, id: &SourceId) -> bool {
         if self.is_full() {
+            return false;
+        }
+        if self.scope.limits_tools() || self.scope.withholds_by_policy() {
+            return true;
+        }
+        if self.scope.audience() == Audience::Administrators {
             return false;
         }
         if let Some(catalog_source) = self.snapshot.catalog.source(id) {
@@ -197,6 +254,16 @@ impl Visibility {
     }
 
     fn restrict_event<'e>(&self, event: &'e Event) -> Option<Cow<'e, Event>> {
+        // Definitions of rules name tools. Those of tokens name groups, which tell of rules.
+        if event.rule().is_some() && !self.shows_rules() {
+            return None;
+        }
+        if matches!(event, Event::TokenCreated { .. } | Event::TokenChanged { .. } | Event::TokenRevoked { .. })
+            && self.scope.limits_tools()
+            && !self.shows_rules()
+        {
+            return None;
+        }
         let Some(source) = event.source().filter(|source| self.restricts(source)) else {
             return Some(Cow::Borrowed(event));
         };
@@ -231,6 +298,12 @@ impl Visibility {
             | Event::TokenCreated { .. }
             | Event::TokenChanged { .. }
             | Event::TokenRevoked { .. }
+            | Event::GroupDefined { .. }
+            | Event::GroupRemoved { .. }
+            | Event::AccessRuleDefined { .. }
+            | Event::AccessRuleRemoved { .. }
+            | Event::PolicyDefined { .. }
+            | Event::PolicyRemoved { .. }
             | Event::DamageAccepted { .. }
             | Event::Unknown => Some(Cow::Borrowed(event)),
         }
@@ -267,8 +340,16 @@ impl Visibility {
 
     /// Whether the principal may know of a finished call. A call to a hidden tool is recorded like one to an unknown name.
     pub fn shows_call(&self, call: &CallFinished) -> bool {
-        let Some(source) = call.source.as_ref().filter(|source| self.restricts(source)) else { return true };
-        self.shows_source(source) && self.shows_tool_name(source, &call.tool)
+        self.shows_called_tool(call.source.as_ref(), &call.tool)
+    }
+
+    /// Whether the principal may know of calls of a tool, by its source and its name as in [`CallFinished`].
+    pub fn shows_called_tool(&self, source: Option<&SourceId>, tool: &str) -> bool {
+        let Some(source) = source else {
+            // The unknown name may be that of a tool that this principal may not know of.
+            return !self.scope.limits_tools() && !self.scope.withholds_by_policy();
+        };
+        !self.restricts(source) || (self.shows_source(source) && self.shows_tool_name(source, tool))
     }
 
     /// Whether the principal may know of a current or removed tool of a source, by its name in the catalogue.
@@ -323,15 +404,5 @@ impl Visibility {
             segment.into_iter().flat_map(|segment| segment.entries().iter().map(move |entry| (segment, entry)));
         let listed = entries.filter(|(segment, entry)| !self.shows_tool(id, segment.original_name(entry)));
         recorded.chain(listed.map(|(_, entry)| entry.name.to_string())).collect()
-    }
-}
-
-/// Returns the verdict on a tool of a source in the catalogue, whether it is still offered or not.
-fn catalog_verdict(source: &CatalogSource, original_name: &str) -> Verdict {
-    let prefix = source.segment.prefix();
-    let entry = source.segment.position_of_original(original_name).and_then(|at| source.segment.entries().get(at));
-    match entry {
-        Some(entry) => source.options.verdict(original_name, entry.name.without_prefix(prefix)),
-        None => source.options.unlisted_verdict(original_name, prefix),
     }
 }

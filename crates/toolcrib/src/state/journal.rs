@@ -91,6 +91,8 @@ impl JournalEntry {
             // carries a version later than this build's.
             StoredEvent::Known(event) if (critical || event.is_critical()) && is_newer_version(&min_version) => {
                 let kind = event_type(&body).unwrap_or_default();
+                // A token whose restrictions are unknown is not admitted, not even for reading.
+                let event = if matches!(event, Event::TokenCreated { .. }) { Event::Unknown } else { event };
                 (event, EntryStatus::from_newer(kind, min_version, true))
             }
             StoredEvent::Known(event) => (event, EntryStatus::Understood),

@@ -429,7 +429,7 @@ impl State {
         };
     }
 
-    /// Builds and publishes a snapshot of the writer's state, and notifies subscribers if the catalogue changed. Called
+    /// Builds and publishes a snapshot of the writer's state, and notifies subscribers if the catalogue or the rules changed. Called
     /// with the writer lock held.
     fn publish(&self, writer: &mut WriterState, statuses: Arc<BTreeMap<SourceId, SourceStatus>>) {
         let before = self.snapshot();
@@ -466,6 +466,9 @@ impl State {
             snapshot.damage = damage.clone();
             snapshot.position = writer.position.clone();
         });
+        if before.inventory.rules() != inventory.rules() {
+            self.notify(RegistryNotice::RulesChanged);
+        }
         let catalog = self.snapshot.load().catalog.clone();
         if before.catalog.hash() != catalog.hash() {
             self.notify_catalog_changed(&catalog);

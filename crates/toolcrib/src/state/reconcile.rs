@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use toolcrib_config::Config;
+use toolcrib_core::access_rules::NamedRule;
 use toolcrib_core::inventory::{Actor, Command, Inventory, Origin, reconcile};
 use toolcrib_core::{Code, Result, Source, SourceId};
 
@@ -13,8 +14,10 @@ use crate::registry::Precondition;
 use crate::store::ErrorSummary;
 
 impl State {
-    /// Turns the difference between configuration and inventory into commands and executes them.
+    /// Turns the difference between configuration and inventory into commands and executes them. Rules come first, so that
+    /// no new tool is visible without them.
     pub(crate) async fn reconcile(&self, config: &Config) -> Result<()> {
+        self.reconcile_rules(config).await?;
         let mut declared = Vec::new();
         let mut invalid = BTreeMap::new();
         for declaration in &config.sources {
@@ -63,6 +66,38 @@ impl State {
         }
         let invalid = Arc::new(invalid);
         self.update_snapshot(|snapshot| snapshot.invalid_sources = invalid.clone());
+        Ok(())
+    }
+
+    /// Replaces the groups, access rules and policies of the configuration, all at once. Those of a file that lost its trust
+    /// stay as they are: without them, tools would become visible.
+    async fn reconcile_rules(&self, config: &Config) -> Result<()> {
+        let inventory = self.snapshot().inventory.clone();
+        let mut rules: Vec<NamedRule> = config.rules.iter().map(|configured| configured.rule.clone()).collect();
+        if self.trust.load().untrusted.is_some() {
+            let is_known = |known: &NamedRule| {
+                let has_name = |rule: &NamedRule| rule.kind() == known.kind() && rule.name() == known.name();
+                config.rules.iter().any(|configured| has_name(&configured.rule))
+            };
+            let kept = inventory.rules().iter().filter(|(rule, origin)| *origin == Origin::Config && !is_known(rule));
+            rules.extend(kept.map(|(rule, _)| rule));
+        }
+        let overridden =
+            rules.iter().filter(|rule| inventory.rules().origin(rule.kind(), rule.name()) == Some(Origin::Runtime));
+        for rule in overridden {
+            let (kind, name) = (rule.kind().noun(), rule.name());
+            tracing::warn!("{kind} `{name}` of the configuration takes precedence over the one defined at run time");
+        }
+        let command = Command::ReconcileRules(rules);
+        let events = inventory.decide(&command)?;
+        if events.is_empty() {
+            return Ok(());
+        }
+        if self.snapshot().ensure_usable().is_err() {
+            tracing::warn!(changes = events.len(), "changes of groups, access rules and policies are not applied");
+            return Ok(());
+        }
+        self.execute(&[command], Actor::config(), Precondition::NONE).await?;
         Ok(())
     }
 

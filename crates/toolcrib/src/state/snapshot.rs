@@ -7,11 +7,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use toolcrib_catalog::Catalog;
+use toolcrib_catalog::{Catalog, View};
 use toolcrib_config::{ConfigDiagnostic, OverridableSource, Override, Overrides, overrides_from_env, resolve_settings};
+use toolcrib_core::access::Role;
+use toolcrib_core::access_rules::AccessScope;
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::freshness::{Freshness, MAX_BACKOFF};
 use toolcrib_core::inventory::{Inventory, Origin, SourceState};
+use toolcrib_core::principal::Principal;
 use toolcrib_core::source::SourceKind;
 use toolcrib_core::text::closest_match;
 use toolcrib_core::{Code, Error, Result, Source, SourceId, Timestamp};
@@ -187,6 +190,20 @@ impl Snapshot {
             Some(newer) => Err(newer.to_error()),
             None => Ok(()),
         }
+    }
+
+    /// Returns what holds for a principal. Where rules exist that may not all be readable, only administrators see tools.
+    pub(crate) fn scope(&self, principal: &Principal) -> Arc<AccessScope> {
+        let rules = self.inventory.rules();
+        if self.ensure_usable().is_err() && !rules.is_empty() && principal.role() != Role::Admin {
+            return AccessScope::nothing();
+        }
+        rules.scope(principal)
+    }
+
+    /// Returns the catalogue as a principal may see it.
+    pub(crate) fn view(&self, principal: &Principal) -> View {
+        View::for_scope(self.catalog.clone(), &self.scope(principal))
     }
 
     /// Fails when a source is blocked because its configuration file is not trusted.

@@ -13,11 +13,11 @@ use tokio::time::Instant;
 use toolcrib_core::features::{FeatureList, FeatureSummary};
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::manifest::PackedManifest;
-use toolcrib_core::{Code, Result, ResultExt, Source, SourceId};
+use toolcrib_core::{Code, Result, ResultExt, Source, SourceId, Timestamp};
 
 use super::{
     CacheCount, CallCount, Commit, CommitOutcome, DiscoveryCheck, Lease, MAX_CHECKS_PER_SOURCE, Measurement,
-    SourceStatus, Store, StoredRecord, UsageCounts,
+    SourceStatus, Store, StoredRecord, TokenUse, UsageCounts,
 };
 
 /// A [`Store`] in memory.
@@ -43,6 +43,8 @@ struct MemoryState {
     /// Holder and end of each lease.
     leases: BTreeMap<SourceId, (String, Instant)>,
     counts: UsageCounts,
+    /// Last use of each token, by its id.
+    token_uses: BTreeMap<String, Timestamp>,
 }
 
 impl MemoryStore {
@@ -179,6 +181,22 @@ impl Store for MemoryStore {
 
     async fn cache_counts(&self) -> Result<Vec<CacheCount>> {
         Ok(self.state.lock().counts.cache_lookups.values().cloned().collect())
+    }
+
+    async fn record_token_uses(&self, uses: &[TokenUse]) -> Result<()> {
+        let mut state = self.lock_for_write();
+        for TokenUse { token, last_used } in uses {
+            let stored = state.token_uses.entry(token.clone()).or_insert(*last_used);
+            *stored = (*stored).max(*last_used);
+        }
+        Ok(())
+    }
+
+    async fn token_uses(&self) -> Result<Vec<TokenUse>> {
+        let state = self.state.lock();
+        let token_use =
+            |(token, last_used): (&String, &Timestamp)| TokenUse { token: token.clone(), last_used: *last_used };
+        Ok(state.token_uses.iter().map(token_use).collect())
     }
 
     async fn key(&self) -> Result<[u8; 32]> {

@@ -32,6 +32,7 @@ use toolcrib_core::{Result, Source, SourceId};
 use super::open::STORE_FILE_NAME;
 use super::{
     CacheCount, CallCount, Commit, CommitOutcome, DiscoveryCheck, Lease, SourceStatus, Store, StoreState, StoredRecord,
+    TokenUse,
 };
 use file::FileIdentity;
 use serial_connection::SerialConnection;
@@ -259,6 +260,14 @@ impl Store for SqliteStore {
 
     async fn cache_counts(&self) -> Result<Vec<CacheCount>> {
         with_connection!(self.reader, measurements::cache_counts)
+    }
+
+    async fn record_token_uses(&self, uses: &[TokenUse]) -> Result<()> {
+        with_connection!(self.writer, measurements::record_token_uses, uses)
+    }
+
+    async fn token_uses(&self) -> Result<Vec<TokenUse>> {
+        with_connection!(self.reader, measurements::token_uses)
     }
 
     async fn key(&self) -> Result<[u8; 32]> {

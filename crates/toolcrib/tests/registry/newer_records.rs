@@ -8,13 +8,15 @@ use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection};
 use tempfile::TempDir;
 use toolcrib::core::access::Role;
+use toolcrib::core::access_rules::RuleKind;
+use toolcrib::core::fingerprint::Fingerprint;
 use toolcrib::core::inventory::{Actor, Command};
 use toolcrib::core::{Error, Result};
 use toolcrib::refresh::RefreshStatus;
 use toolcrib::registry::{EnableTarget, EnabledState, HistoryQuery};
 use toolcrib::store::{SqliteStore, Store};
 use toolcrib::testkit::ScriptedSource;
-use toolcrib::{BuiltinDefinition, BuiltinOutput, CallContext, Code, RegistryOptions, builtin_handler};
+use toolcrib::{BuiltinDefinition, BuiltinOutput, CallContext, Code, Principal, RegistryOptions, builtin_handler};
 
 use crate::support::{TestRegistry, cached_tools, call, config, force_refresh, id, list_tools, open_with, wait_until};
 
@@ -186,6 +188,33 @@ async fn a_record_of_a_known_type_may_be_newer() {
     }
 }
 
+/// A later version may restrict a token by more than groups and claims.
+#[tokio::test]
+async fn a_token_with_restrictions_of_a_newer_version_is_not_admitted() {
+    let (home, fixture) = open_sqlite(&ScriptedSource::new(["push"])).await;
+    let body = |id: &str, more: &str| {
+        let hash = Fingerprint::digest(id);
+        format!(
+            r#"{{"type":"TokenCreated","token":"{id}","name":"{id}","role":"agent","hash":"{hash}","expires_at":null{more}}}"#
+        )
+    };
+    let groups = r#","groups":["support"],"claims":{"team":"secret"}"#;
+    append_and_wait(&home, &fixture, &body("current", groups), true, "0.2.0").await;
+    append_and_wait(&home, &fixture, &body("ignored", r#","colour":"red""#), false, "0.9.0").await;
+    assert!(fixture.store().check_ready().is_ok());
+    append_and_wait(&home, &fixture, &body("newer", groups), true, "0.9.0").await;
+    assert_refused(fixture.store().check_ready(), &upgrade_message("TokenCreated", "0.9.0"));
+    let admitted = |id: &str| fixture.tokens().find_by_hash(&Fingerprint::digest(id)).is_some();
+    assert_eq!((admitted("current"), admitted("ignored"), admitted("newer")), (true, true, false));
+    let history = fixture.history().records(&HistoryQuery::default()).await.unwrap();
+    let shown = |name: &str| history.iter().find(|record| record.data["name"] == name).unwrap();
+    assert_eq!(shown("current").text, "token `current` created (agent, groups: support)");
+    let expected = json!({"name": "current", "role": "agent", "groups": ["support"]});
+    assert_eq!(shown("current").data, expected, "neither claims nor the id are shown");
+    assert_eq!(shown("newer").text, "unknown event `TokenCreated`, written by a newer Toolcrib");
+    assert_eq!(shown("newer").data["claims"], json!(null));
+}
+
 #[tokio::test]
 async fn damage_prevents_calls_and_writes_and_is_not_reported_as_newer() {
     let (home, fixture) = open_sqlite(&ScriptedSource::new(["push"])).await;
@@ -244,4 +273,35 @@ async fn a_store_of_the_first_version_is_served() {
     assert_eq!(fixture.tokens().list().len(), 0);
     assert_eq!(fixture.sources().list().len(), 1);
     assert_eq!(fixture.store().verify().await.unwrap().faults, Vec::<String>::new());
+}
+
+/// A later version may have rules that this one cannot apply. Where there are rules at all, tools are then withheld.
+#[tokio::test]
+async fn a_newer_kind_of_rule_withholds_tools_from_everyone_but_administrators() {
+    const UNKNOWN_RULE: &str = r#"{"type":"QuotaDefined","quota":"night","definition":{"calls":0}}"#;
+    let message = upgrade_message("QuotaDefined", "0.9.0");
+    let rules = "groups: { all: { select: {} } }\naccess: [{ name: everyone, groups: [all] }]";
+    for (rules, agents_see) in [(rules, 0), ("", 1)] {
+        let git = ScriptedSource::new(["push"]);
+        let (home, fixture) = open_sqlite(&git).await;
+        list_tools(&fixture).await;
+        fixture.configuration().apply(&config(&format!("{YAML}\n{rules}"))).await.unwrap();
+        let reader = |role| Principal::local("reader").with_role(role);
+        let count = |role| fixture.view(&reader(role)).offered_tools().count();
+        assert_eq!((count(Role::Agent), count(Role::Viewer), count(Role::Admin)), (1, 1, 1));
+
+        append_record(home.path(), UNKNOWN_RULE, true, "0.9.0").await;
+        wait_until("it is noticed", || fixture.store().check_ready().is_err()).await;
+        assert_eq!((count(Role::Agent), count(Role::Viewer), count(Role::Admin)), (agents_see, agents_see, 1));
+        for role in [Role::Agent, Role::Admin] {
+            let context = CallContext { caller: reader(role), ..CallContext::default() };
+            let called = fixture.call("git__push", json!({})).context(context).await;
+            assert!(called.is_err(), "{role}");
+        }
+        let context = CallContext { caller: reader(Role::Admin), ..CallContext::default() };
+        assert_refused(fixture.call("git__push", json!({})).context(context).await, &message);
+        let removed = fixture.rules().remove(RuleKind::Access, "everyone", Actor::new("test")).await;
+        assert!(removed.is_err(), "rules are not changed either");
+        assert_eq!(git.calls(), 0);
+    }
 }

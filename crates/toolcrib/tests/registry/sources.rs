@@ -269,6 +269,7 @@ async fn subscribers_get_each_event_once() {
                 RegistryNotice::CallFinished(called) => format!("called {}", called.tool),
                 RegistryNotice::CatalogChanged => "changed".to_owned(),
                 RegistryNotice::FeaturesChanged => "features changed".to_owned(),
+                RegistryNotice::RulesChanged => "rules changed".to_owned(),
                 RegistryNotice::SourceNotification { method, .. } => format!("said {method}"),
                 other => format!("{other:?}"),
             });

@@ -18,7 +18,7 @@ use toolcrib::refresh::RefreshStatus;
 use toolcrib::registry::HistoryQuery;
 use toolcrib::store::{
     CacheCount, CallCount, Commit, CommitOutcome, DiscoveryCheck, Lease, MemoryStore, SourceStatus, Store, StoreState,
-    StoredRecord,
+    StoredRecord, TokenUse,
 };
 use toolcrib::testkit::ScriptedSource;
 use toolcrib::{Code, Registry, RegistryOptions, Source, SourceId};
@@ -140,6 +140,13 @@ impl Store for FailingStore {
     }
     async fn cache_counts(&self) -> Result<Vec<CacheCount>> {
         self.store.cache_counts().await
+    }
+    async fn record_token_uses(&self, uses: &[TokenUse]) -> Result<()> {
+        self.check_space()?;
+        self.store.record_token_uses(uses).await
+    }
+    async fn token_uses(&self) -> Result<Vec<TokenUse>> {
+        self.store.token_uses().await
     }
     async fn key(&self) -> Result<[u8; 32]> {
         self.store.key().await

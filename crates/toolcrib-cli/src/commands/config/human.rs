@@ -43,11 +43,24 @@ pub(super) fn render_config(merged: &Value) -> String {
             render_with_origin(&mut text, "  ", &key, &value);
         }
     }
+    render_rules(&mut text, merged);
+    // Nothing is limited by default; listed only where a file limits it.
+    let limits: Vec<(String, Value)> =
+        entries(&merged["limits"]).into_iter().filter(|(_, limit)| !limit["value"].is_null()).collect();
+    if !limits.is_empty() {
+        text.push_str("limits:\n");
+    }
+    for (key, limit) in limits {
+        render_with_origin(&mut text, "  ", &key, &limit);
+    }
     // Permissions that are off by default; listed only where they are granted.
     for key in ["allow_commands", "allow_private_sources"] {
         if merged[key]["value"] == true {
             render_with_origin(&mut text, "", key, &merged[key]);
         }
+    }
+    if !merged["public_url"]["value"].is_null() {
+        render_with_origin(&mut text, "", "public_url", &merged["public_url"]);
     }
     render_with_origin(&mut text, "", "warm", &merged["warm"]);
     text
@@ -85,6 +98,32 @@ fn render_source(text: &mut String, id: &str, keys: &Value, overrides: &Map<Stri
     }
     for (key, value) in overrides {
         render_with_origin(text, "    ", key, value);
+    }
+}
+
+/// Renders the sections of groups, access rules and policies that are not empty.
+fn render_rules(text: &mut String, merged: &Value) {
+    let keys = |text: &mut String, rule: &Value, first: &str| {
+        let mut indent = first;
+        for (key, value) in entries(rule).into_iter().filter(|(key, _)| key != "origin") {
+            // The origin stands behind the name, which is the first key of an item.
+            let origin = rule["origin"].as_str().filter(|_| indent != "    ");
+            let origin = origin.map(|origin| format!("  # {origin}")).unwrap_or_default();
+            text.push_str(&format!("{indent}{key}: {}{origin}\n", render_scalar(&value)));
+            indent = "    ";
+        }
+    };
+    let groups = entries(&merged["groups"]);
+    text.push_str(if groups.is_empty() { "" } else { "groups:\n" });
+    for (name, group) in groups {
+        let origin = group["origin"].as_str().unwrap_or_default();
+        text.push_str(&format!("  {}:  # {origin}\n", render_scalar(&Value::from(name))));
+        keys(text, &group, "    ");
+    }
+    for section in ["access", "policies"] {
+        let rules = merged[section].as_array().map(Vec::as_slice).unwrap_or_default();
+        text.push_str(&if rules.is_empty() { String::new() } else { format!("{section}:\n") });
+        rules.iter().for_each(|rule| keys(text, rule, "  - "));
     }
 }
 
@@ -135,6 +174,13 @@ mod tests {
             "expose": { "prefix": { "value": true, "origin": "default" } },
             "search": { "model": { "value": "/p/model", "origin": "toolcrib.yaml:7" } },
             "identity": { "loopback": { "value": "owner", "origin": "default" } },
+            "groups": { "support": { "tools": ["a__b"], "mode": "search", "origin": "toolcrib.yaml:4" } },
+            "access": [{ "name": "all", "groups": ["support"], "active": true, "origin": "runtime" }],
+            "policies": [],
+            "limits": {
+                "calls_per_minute": { "value": 600, "origin": "toolcrib.yaml:8" },
+                "concurrent_calls": { "value": null, "origin": "default" },
+            },
             "allow_commands": { "value": true, "origin": "toolcrib.yaml:1" },
             "allow_private_sources": { "value": true, "origin": "toolcrib.yaml:9" },
             "warm": { "value": "demand", "origin": "default" },
@@ -160,6 +206,16 @@ search:
   model: /p/model  # toolcrib.yaml:7
 identity:
   loopback: owner  # default
+groups:
+  support:  # toolcrib.yaml:4
+    tools: ["a__b"]
+    mode: search
+access:
+  - name: all  # runtime
+    groups: ["support"]
+    active: true
+limits:
+  calls_per_minute: 600  # toolcrib.yaml:8
 allow_commands: true  # toolcrib.yaml:1
 allow_private_sources: true  # toolcrib.yaml:9
 warm: demand  # default

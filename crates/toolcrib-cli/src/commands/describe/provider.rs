@@ -4,11 +4,11 @@
 //! where. A tool that the format cannot express at all is left out of the array, with a hint on stderr.
 
 use serde_json::json;
-use toolcrib::Result;
 use toolcrib::catalog::render::{Format, Loss, ProjectedTool};
 use toolcrib::core::manifest::SkippedTool;
 use toolcrib::core::text::sanitize_truncated;
 use toolcrib::registry::FoundTool;
+use toolcrib::{Principal, Result};
 
 use crate::arguments::CommonArguments;
 use crate::commands::tools::hint_skipped;
@@ -21,11 +21,12 @@ pub(super) type NamedProjection = (String, ProjectedTool);
 /// Converts the tools that were found.
 pub(super) fn project_tools(
     session: &CliSession,
+    reader: &Principal,
     format: &str,
     lookups: &[(&str, Result<FoundTool>)],
 ) -> Result<(Format, Vec<NamedProjection>)> {
     let format = Format::parse(format)?;
-    let view = session.registry.view(&CliSession::caller());
+    let view = session.registry.view(reader);
     let mut tools = Vec::new();
     // Only tools that were found; the caller reports the others.
     for found in lookups.iter().filter_map(|(_, result)| result.as_ref().ok()?.definition()) {

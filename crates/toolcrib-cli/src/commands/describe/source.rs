@@ -2,9 +2,9 @@
 //!
 //! Everything that a source wrote is sanitised and truncated, because it goes to a terminal.
 
-use toolcrib::SourceId;
 use toolcrib::core::text::{sanitize, sanitize_truncated};
 use toolcrib::registry::SourceView;
+use toolcrib::{Principal, SourceId};
 
 use super::arguments::wrap_line;
 use super::page::indent;
@@ -15,10 +15,11 @@ use crate::session::CliSession;
 
 /// Returns the id if a name is that of a source and not of a tool. A tool of the same name is described first, because
 /// `describe` is about tools.
-pub(super) fn find_source_id(session: &CliSession, name: &str) -> Option<SourceId> {
+pub(super) fn find_source_id(session: &CliSession, reader: &Principal, name: &str) -> Option<SourceId> {
     let id = SourceId::parse(name).ok()?;
-    let sources = session.registry.sources();
-    (sources.get(&id).is_some() && session.registry.tool(name).is_err()).then_some(id)
+    let registry = &session.registry;
+    let is_source = registry.sources().get_for(reader, &id).is_some();
+    (is_source && registry.tool_for(reader, name).is_err()).then_some(id)
 }
 
 /// Renders the page of a source.

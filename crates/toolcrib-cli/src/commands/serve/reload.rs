@@ -12,6 +12,7 @@ use std::time::{Duration, SystemTime};
 use toolcrib::config::Config;
 use toolcrib::config_file::{self, LoadedConfig};
 use toolcrib::core::ResultExt;
+use toolcrib::core::access_rules::{NamedRule, RuleKind};
 use toolcrib::core::text::sanitize_truncated;
 use toolcrib::{Code, Requester, Result, Trace};
 use toolcrib_server::{AppState, McpService};
@@ -113,7 +114,7 @@ async fn reload_config(session: &CliSession, current: &LoadedConfig) -> Result<L
         session.common.hint(&format!(
             "hint: {message}; its last trusted content stays in effect; review it, then run `toolcrib trust`"
         ));
-        return Ok(loaded.with_trusted_project(current));
+        return loaded.with_trusted_project(current);
     }
     Ok(loaded)
 }
@@ -159,8 +160,13 @@ fn describe_changes(before: &Config, after: &Config) -> Vec<String> {
         allow_commands,
         allow_private_sources,
         identity,
+        public_url,
+        limits,
         warm,
         search_model,
+        rules: _,
+        // Checked when the files were merged.
+        group_references: _,
         warnings: _,
         origins: _,
     } = before;
@@ -169,6 +175,8 @@ fn describe_changes(before: &Config, after: &Config) -> Vec<String> {
         ("expose", *expose != after.expose),
         ("warm", *warm != after.warm),
         ("identity", *identity != after.identity),
+        ("public_url", *public_url != after.public_url),
+        ("limits", *limits != after.limits),
         ("allow_commands", *allow_commands != after.allow_commands),
         ("allow_private_sources", *allow_private_sources != after.allow_private_sources),
         ("search", *search_model != after.search_model),
@@ -177,6 +185,12 @@ fn describe_changes(before: &Config, after: &Config) -> Vec<String> {
             changes.push(format!("`{key}` changed"));
         }
     }
+    // Compared without lines, which have no effect.
+    let rules = |config: &Config, kind: RuleKind| -> Vec<NamedRule> {
+        config.rules.iter().map(|configured| configured.rule.clone()).filter(|rule| rule.kind() == kind).collect()
+    };
+    let changed = RuleKind::ALL.into_iter().filter(|kind| rules(before, *kind) != rules(after, *kind));
+    changes.extend(changed.map(|kind| format!("`{}` changed", kind.plural())));
     changes
 }
 

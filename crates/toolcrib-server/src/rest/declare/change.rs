@@ -5,6 +5,7 @@
 
 use serde_json::{Map, Value};
 use toolcrib::config::{Secrets, export_json};
+use toolcrib::core::access_rules::AccessRules;
 use toolcrib::core::fingerprint::Fingerprint;
 use toolcrib::core::inventory::{Inventory, Origin};
 use toolcrib::registry::{DeclareOutcome, EnableOutcome, EnableTarget, EnabledState, Precondition};
@@ -143,7 +144,7 @@ fn apply_patch(app: &AppState, id: &SourceId, patch: &Map<String, Value>) -> Res
     let declaration =
         app.registry.sources().declaration(id).ok_or_else(|| app.registry.sources().unknown_error(id.as_str()))?;
     // With secrets in plain text, because the keys are parsed into the declaration that is stored.
-    let mut keys = export_json(&[&declaration], Secrets::Plain)["sources"][id.as_str()].take();
+    let mut keys = export_json(&[&declaration], &AccessRules::default(), Secrets::Plain)["sources"][id.as_str()].take();
     merge_patch(&mut keys, &Value::Object(patch.clone()));
     match keys {
         Value::Object(keys) => parse_source(app, id.as_str(), keys),

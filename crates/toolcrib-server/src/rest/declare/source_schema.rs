@@ -66,10 +66,12 @@ fn source_keys() -> Value {
         ("lifecycle", nullable_enum(&["shared", "transient", "per_client"])),
         ("results", nullable_enum(&["clean", "raw"])),
         ("validate", nullable_enum(&["strict", "lenient"])),
+        ("trust_hints", flag("Whether the hints of the server say how risky its tools are")),
         ("enabled", flag("Whether agents see its tools")),
         ("title", text("Title for people")),
         ("tags", list("Tags to search by")),
         ("essential", list("Essential tools, listed in the summary for agents, by globs")),
+        ("limits", object("Limits on calls of all callers together: `calls_per_minute`, `concurrent_calls`")),
         ("tools", map(string_enum(&["allow", "ask", "deny", "hide"]), "Policies by globs on the tool names")),
     ]))
 }

@@ -12,7 +12,7 @@ use toolcrib::core::inventory::Event;
 use toolcrib::registry::RegistryNotice;
 use toolcrib::{Code, Error, Registry, Result};
 
-use super::sse::{FeedEvent, render_notice};
+use super::sse::{FeedEvent, notice_events};
 
 /// Maximum number of concurrent listeners. Each holds one of the server's connections for as long as it listens.
 const MAX_LISTENERS: usize = 1_000;
@@ -25,7 +25,7 @@ const MAX_QUEUED_EVENTS: usize = 1_024;
 /// Source of all event streams. Closing or dropping it ends them.
 #[derive(Debug)]
 pub(crate) struct EventFeed {
-    /// Events as bytes, so that a thousand listeners share one rendering.
+    /// Events, which listeners with the same scope share in one rendering.
     pub(super) events: broadcast::Sender<FeedEvent>,
     /// Shared with the permits, which may outlive the feed.
     listeners: ListenerCounts,
@@ -100,7 +100,7 @@ impl Drop for ListenerPermit {
     }
 }
 
-/// Renders the notices of the registry for the listeners, until the registry closes. One task for all listeners. It
+/// Forwards the notices of the registry to the listeners, until the registry closes. One task for all listeners. It
 /// never waits for them: the channel drops the oldest events of a listener that lags.
 async fn forward_notices(registry: Registry, sender: broadcast::Sender<FeedEvent>, auth_changes: watch::Sender<()>) {
     let mut notices = registry.subscribe();
@@ -111,9 +111,9 @@ async fn forward_notices(registry: Registry, sender: broadcast::Sender<FeedEvent
             auth_changes.send_replace(());
         }
         let events = match notice {
-            // Without listeners nothing needs to be rendered.
+            // Without listeners there is nothing to do.
             Ok(_) if sender.receiver_count() == 0 => continue,
-            Ok(notice) => render_notice(&registry, &notice),
+            Ok(notice) => notice_events(&notice, registry.now()),
             Err(RecvError::Lagged(missed)) => vec![FeedEvent::Lost(missed)],
             Err(RecvError::Closed) => return,
         };

@@ -10,12 +10,13 @@ use futures_util::stream::{self, Stream};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
+use toolcrib::core::fingerprint::Fingerprint;
 use toolcrib::registry::HistoryQuery;
 use toolcrib::{Principal, Registry, Result};
 
 use super::EventFormat;
 use super::feed::ListenerPermit;
-use super::sse::{self, FeedEvent, SseEvent};
+use super::sse::{self, FeedEvent, ScopedEvent, SseEvent};
 use crate::state::AppState;
 
 /// Interval of comments on an idle stream. Proxies close connections that are silent for long.
@@ -35,6 +36,8 @@ pub(super) struct EventListener {
     /// True when the journal has records after `last_seq` that must be read from it. Events of the feed wait in the
     /// channel meanwhile.
     is_behind: bool,
+    /// Digest of the client's tool list as it was told last, or when the stream was opened.
+    inventory_hash: Fingerprint,
     /// `Some` with the URI of the store, if events are sent as CloudEvents.
     cloud_source: Option<String>,
     /// Rendered events that are sent next.
@@ -55,6 +58,7 @@ impl EventListener {
         let events = app.event_feed.events.subscribe();
         let closed = app.event_feed.closed.clone();
         let registry = app.registry.clone();
+        let inventory_hash = registry.view(&principal).hash();
         let head = registry.inventory().version;
         // A number beyond the head comes from another journal, or from a process that is ahead of this one. Starting at the
         // head may send a record twice, but misses none.
@@ -70,6 +74,7 @@ impl EventListener {
             events,
             last_seq,
             is_behind,
+            inventory_hash,
             cloud_source,
             pending,
             closed,
@@ -108,13 +113,12 @@ impl EventListener {
             match event {
                 Ok(FeedEvent::Record { seq, event }) if seq == self.last_seq + 1 => {
                     self.last_seq = seq;
-                    self.pending.extend(event.for_role(self.principal.role()).map(|event| self.render(event)));
+                    self.push(&event);
                 }
                 // Sent already, or after a gap that is filled from the journal.
                 Ok(FeedEvent::Record { seq, .. }) => self.is_behind = seq > self.last_seq,
-                Ok(FeedEvent::Measurement(event)) => {
-                    self.pending.extend(event.for_role(self.principal.role()).map(|event| self.render(event)));
-                }
+                Ok(FeedEvent::Measurement(event)) => self.push(&event),
+                Ok(FeedEvent::CatalogChanged(event)) => self.push_catalog(&event),
                 Ok(FeedEvent::Lost(count)) | Err(RecvError::Lagged(count)) => {
                     self.is_behind = true;
                     self.pending.push_back(self.render(&sse::render_lost(count, self.registry.now())));
@@ -142,6 +146,21 @@ impl EventListener {
         let texts: Vec<Bytes> = records.iter().map(|record| self.render(&SseEvent::record(record))).collect();
         self.pending.extend(texts);
         Ok(())
+    }
+
+    /// Adds an event, if the client may know of it.
+    fn push(&mut self, event: &ScopedEvent) {
+        let event = event.for_principal(&self.registry, &self.principal);
+        self.pending.extend(event.map(|event| self.render(&event)));
+    }
+
+    /// Adds an event `catalog`, if the client's own tool list has changed.
+    fn push_catalog(&mut self, event: &ScopedEvent) {
+        let Some(event) = event.for_principal(&self.registry, &self.principal) else { return };
+        if let Some(hash) = event.inventory_hash().filter(|hash| *hash != self.inventory_hash) {
+            self.inventory_hash = hash;
+            self.pending.push_back(self.render(&event));
+        }
     }
 
     /// Returns the text of an event in the format of this listener.

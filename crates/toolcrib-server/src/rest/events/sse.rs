@@ -1,15 +1,21 @@
-//! Renders registry notices as server-sent events: as they are, or each as a CloudEvent.
+//! Renders registry notices as server-sent events: as they are, or each as a CloudEvent, and as far as the listener may know
+//! of them.
 
-use std::sync::{Arc, LazyLock};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use toolcrib::call::CallFinished;
 use toolcrib::cloud_event::CloudEvent;
 use toolcrib::core::Timestamp;
-use toolcrib::registry::{DiscoveryStatus, HistoryRecord, RegistryNotice};
-use toolcrib::{Principal, Registry, SourceId};
+use toolcrib::core::fingerprint::Fingerprint;
+use toolcrib::core::inventory::Record;
+use toolcrib::registry::{DiscoveryStage, DiscoveryStatus, HistoryRecord, RegistryNotice, SourceTransitionNotice};
+use toolcrib::{Principal, RefreshOutcome, Registry, SourceId};
 
 use crate::auth::Role;
 
@@ -17,42 +23,115 @@ use crate::auth::Role;
 #[derive(Debug, Clone)]
 pub(super) enum FeedEvent {
     /// A journal record; its sequence number is the event id.
-    Record { seq: u64, event: RestrictedEvent },
+    Record { seq: u64, event: Arc<ScopedEvent> },
     /// A state or progress, which a slow listener may miss.
-    Measurement(RestrictedEvent),
+    Measurement(Arc<ScopedEvent>),
+    /// The tool lists or the rules have changed. Sent to the listeners whose own list has changed.
+    CatalogChanged(Arc<ScopedEvent>),
     /// Number of notices that the feed itself missed.
     Lost(u64),
 }
 
-/// An event as each role may see it; `None` for a role that may not know of it.
-#[derive(Debug, Clone)]
-pub(super) struct RestrictedEvent {
-    admin: Option<Arc<SseEvent>>,
-    others: Option<Arc<SseEvent>>,
+/// An event that each listener gets as far as it may know of it. Rendered once for each distinct scope, when the first
+/// listener with that scope gets to it. Without rules there are two: that of administrators and that of all others.
+#[derive(Debug)]
+pub(super) struct ScopedEvent {
+    content: EventContent,
+    at: Timestamp,
+    /// Renderings by scope and role.
+    rendered: Mutex<BTreeMap<(Fingerprint, Role), RenderedEvent>>,
 }
 
-impl RestrictedEvent {
-    /// Renders an event for administrators and for others.
-    fn render(mut render: impl FnMut(&Principal) -> Option<SseEvent>) -> RestrictedEvent {
-        let mut render = |principal| render(principal).map(Arc::new);
-        RestrictedEvent { admin: render(&ADMIN), others: render(&OTHERS) }
+/// An event for the listeners with one scope; `None` if they may not know of it.
+type RenderedEvent = Option<Arc<SseEvent>>;
+
+/// Subject of an event, from which it is rendered.
+#[derive(Debug)]
+enum EventContent {
+    Record(Arc<Record>),
+    /// The current state of a source, with this status instead of its own if given. A source that no longer exists is
+    /// rendered as removed.
+    Source(SourceId, Option<DiscoveryStatus>),
+    Progress(SourceId, DiscoveryStage),
+    Discovered(Arc<RefreshOutcome>),
+    Transition(Arc<SourceTransitionNotice>),
+    Call(Arc<CallFinished>),
+    Catalog,
+}
+
+impl ScopedEvent {
+    fn new(content: EventContent, at: Timestamp) -> Arc<ScopedEvent> {
+        Arc::new(ScopedEvent { content, at, rendered: Mutex::default() })
     }
 
-    /// Returns the event as a role may see it.
-    pub(super) fn for_role(&self, role: Role) -> Option<&Arc<SseEvent>> {
-        match role {
-            Role::Admin => self.admin.as_ref(),
-            Role::Agent | Role::Viewer => self.others.as_ref(),
+    /// Returns the event as a principal may know of it now; `None` if it may not. A listener that lags behind, or whose
+    /// groups have changed meanwhile, gets what the rules in force allow.
+    pub(super) fn for_principal(&self, registry: &Registry, principal: &Principal) -> RenderedEvent {
+        let key = (registry.scope(principal).key(), principal.role());
+        if let Some(rendered) = self.rendered.lock().get(&key) {
+            return rendered.clone();
+        }
+        // Rendered without the lock: of two listeners that come at the same time, both may render.
+        let rendered = self.content.render(registry, principal, self.at).map(Arc::new);
+        self.rendered.lock().entry(key).or_insert(rendered).clone()
+    }
+}
+
+impl EventContent {
+    fn render(&self, registry: &Registry, principal: &Principal, at: Timestamp) -> Option<SseEvent> {
+        let visibility = registry.visibility(principal);
+        match self {
+            EventContent::Record(record) => {
+                registry.history_for(principal).describe_visible(record).map(|record| SseEvent::record(&record))
+            }
+            EventContent::Source(id, status) => {
+                let data = match registry.sources().get_for(principal, id) {
+                    Some(mut view) => {
+                        view.status = status.unwrap_or(view.status);
+                        serde_json::to_value(view).unwrap_or(Value::Null)
+                    }
+                    None if visibility.shows_source(id) => json!({ "id": id, "removed": true }),
+                    None => return None,
+                };
+                Some(SseEvent::measurement("source", at, Some(id.to_string()), &data))
+            }
+            EventContent::Progress(source, stage) => {
+                let mut data = json!(stage);
+                data["source"] = json!(source);
+                // The number of tools that the source sent is not that of the visible ones.
+                if visibility.restricts(source)
+                    && let Some(data) = data.as_object_mut()
+                {
+                    data.shift_remove("tools");
+                }
+                let event = SseEvent::measurement("progress", at, Some(source.to_string()), &data);
+                visibility.shows_source(source).then_some(event)
+            }
+            EventContent::Discovered(outcome) => {
+                let outcome = visibility.restrict_outcome((**outcome).clone())?;
+                Some(SseEvent::measurement("discovered", at, Some(outcome.source.to_string()), &outcome))
+            }
+            EventContent::Transition(notice) => {
+                let (name, subject) = (notice.transition.name(), Some(notice.source.to_string()));
+                let event = SseEvent::measurement(name, at, subject, &**notice);
+                let is_visible = visibility.shows_source(&notice.source);
+                is_visible.then(|| SseEvent { kind: format!("source.{name}"), ..event })
+            }
+            EventContent::Call(call) => {
+                let is_visible = visibility.shows_call(call);
+                is_visible.then(|| SseEvent::measurement("call", at, Some(call.tool.clone()), &**call))
+            }
+            EventContent::Catalog => {
+                let (hash, version) = (visibility.view().hash(), registry.unrestricted_catalog().version);
+                let event =
+                    SseEvent::measurement("catalog", at, None, &json!({ "inventory_hash": hash, "version": version }));
+                Some(SseEvent { inventory_hash: Some(hash), ..event })
+            }
         }
     }
 }
 
-/// Stands for all administrators.
-static ADMIN: LazyLock<Principal> = LazyLock::new(|| Principal::local("events").with_role(Role::Admin));
-/// Stands for all other listeners: what they may know of does not depend on anything but their role.
-static OTHERS: LazyLock<Principal> = LazyLock::new(|| Principal::local("events"));
-
-/// An event that was rendered once, for all listeners.
+/// An event that was rendered once, for all listeners with the same scope.
 #[derive(Debug)]
 pub(super) struct SseEvent {
     name: &'static str,
@@ -63,6 +142,8 @@ pub(super) struct SseEvent {
     subject: Option<String>,
     /// Type of a CloudEvent, without the prefix.
     kind: String,
+    /// Digest of the tool list that an event `catalog` tells.
+    inventory_hash: Option<Fingerprint>,
     data: Box<RawValue>,
     text: Bytes,
 }
@@ -73,7 +154,7 @@ impl SseEvent {
         // Compact JSON has no line breaks, so one `data` line suffices.
         let data = serde_json::value::to_raw_value(data).unwrap_or_default();
         let text = format_event(name, seq, data.get());
-        SseEvent { name, seq, at, subject: None, kind: name.to_owned(), data, text }
+        SseEvent { name, seq, at, subject: None, kind: name.to_owned(), inventory_hash: None, data, text }
     }
 
     /// Renders a journal record.
@@ -85,6 +166,11 @@ impl SseEvent {
     /// Renders an event without an id: a client that reconnects does not get it again.
     fn measurement(name: &'static str, at: Timestamp, subject: Option<String>, data: &impl Serialize) -> SseEvent {
         SseEvent { subject, ..SseEvent::new(name, None, at, data) }
+    }
+
+    /// Returns the digest of the tool list that an event `catalog` tells.
+    pub(super) fn inventory_hash(&self) -> Option<Fingerprint> {
+        self.inventory_hash
     }
 
     /// Returns the text of the event.
@@ -101,67 +187,30 @@ impl SseEvent {
     }
 }
 
-/// Renders the events of a notice. A record or a finished discovery is followed by the new state of its source.
-pub(super) fn render_notice(registry: &Registry, notice: &RegistryNotice) -> Vec<FeedEvent> {
+/// Returns the events of a notice. A record or a finished discovery is followed by the new state of its source.
+pub(super) fn notice_events(notice: &RegistryNotice, now: Timestamp) -> Vec<FeedEvent> {
+    let measurement = |content, at| FeedEvent::Measurement(ScopedEvent::new(content, at));
+    let source_state = |id: &SourceId, status| measurement(EventContent::Source(id.clone(), status), now);
     match notice {
         RegistryNotice::RecordAppended(record) => {
-            // Rendered with the state after the record, which a listener would otherwise have to fetch.
-            let source = record.event.source().map(|id| render_source(registry, id, None));
-            let event = RestrictedEvent::render(|principal| {
-                registry.history_for(principal).describe_visible(record).map(|record| SseEvent::record(&record))
-            });
-            let mut events = vec![FeedEvent::Record { seq: record.seq, event }];
-            events.extend(source);
-            events
+            let event = ScopedEvent::new(EventContent::Record(record.clone()), record.at);
+            let source = record.event.source().map(|id| source_state(id, None));
+            [FeedEvent::Record { seq: record.seq, event }].into_iter().chain(source).collect()
         }
-        RegistryNotice::DiscoveryStarted(id) => vec![render_source(registry, id, Some(DiscoveryStatus::Discovering))],
+        RegistryNotice::DiscoveryStarted(id) => vec![source_state(id, Some(DiscoveryStatus::Discovering))],
         RegistryNotice::DiscoveryProgress { source, stage } => {
-            let event = RestrictedEvent::render(|principal| {
-                let visibility = registry.visibility(principal);
-                let mut data = json!(stage);
-                data["source"] = json!(source);
-                // The number of tools that the source sent is not that of the visible ones.
-                if visibility.restricts(source)
-                    && let Some(data) = data.as_object_mut()
-                {
-                    data.shift_remove("tools");
-                }
-                let event = SseEvent::measurement("progress", registry.now(), Some(source.to_string()), &data);
-                visibility.shows_source(source).then_some(event)
-            });
-            vec![FeedEvent::Measurement(event)]
+            vec![measurement(EventContent::Progress(source.clone(), *stage), now)]
         }
         RegistryNotice::DiscoveryFinished(outcome) => {
-            let discovered = RestrictedEvent::render(|principal| {
-                let subject = Some(outcome.source.to_string());
-                let outcome = registry.visibility(principal).restrict_outcome((**outcome).clone())?;
-                Some(SseEvent::measurement("discovered", registry.now(), subject, &outcome))
-            });
-            vec![FeedEvent::Measurement(discovered), render_source(registry, &outcome.source, None)]
+            let discovered = measurement(EventContent::Discovered(outcome.clone()), now);
+            vec![discovered, source_state(&outcome.source, None)]
         }
         RegistryNotice::SourceTransition(notice) => {
-            let event = RestrictedEvent::render(|principal| {
-                let (name, subject) = (notice.transition.name(), Some(notice.source.to_string()));
-                let event = SseEvent::measurement(name, notice.at, subject, &**notice);
-                let is_visible = registry.visibility(principal).shows_source(&notice.source);
-                is_visible.then(|| SseEvent { kind: format!("source.{name}"), ..event })
-            });
-            vec![FeedEvent::Measurement(event)]
+            vec![measurement(EventContent::Transition(notice.clone()), notice.at)]
         }
-        RegistryNotice::CallFinished(call) => {
-            let event = RestrictedEvent::render(|principal| {
-                let is_visible = registry.visibility(principal).shows_call(call);
-                is_visible.then(|| SseEvent::measurement("call", call.at, Some(call.tool.clone()), &**call))
-            });
-            vec![FeedEvent::Measurement(event)]
-        }
-        RegistryNotice::CatalogChanged => {
-            let version = registry.unrestricted_catalog().version;
-            let event = RestrictedEvent::render(|principal| {
-                let data = json!({ "inventory_hash": registry.view(principal).hash(), "version": version });
-                Some(SseEvent::measurement("catalog", registry.now(), None, &data))
-            });
-            vec![FeedEvent::Measurement(event)]
+        RegistryNotice::CallFinished(call) => vec![measurement(EventContent::Call(call.clone()), call.at)],
+        RegistryNotice::CatalogChanged | RegistryNotice::RulesChanged => {
+            vec![FeedEvent::CatalogChanged(ScopedEvent::new(EventContent::Catalog, now))]
         }
         // For MCP clients only, which get it through their own connection. The record of changed prompts and resources is
         // an event already.
@@ -173,23 +222,6 @@ pub(super) fn render_notice(registry: &Registry, notice: &RegistryNotice) -> Vec
 /// Renders the event that tells a listener how many events it missed.
 pub(super) fn render_lost(count: u64, at: Timestamp) -> SseEvent {
     SseEvent::new("lost", None, at, &json!({ "count": count }))
-}
-
-/// Renders the current state of a source, with `status` instead of its own if given. A source that no longer exists is
-/// rendered as removed.
-fn render_source(registry: &Registry, id: &SourceId, status: Option<DiscoveryStatus>) -> FeedEvent {
-    let event = RestrictedEvent::render(|principal| {
-        let data = match registry.sources().get_for(principal, id) {
-            Some(mut view) => {
-                view.status = status.unwrap_or(view.status);
-                serde_json::to_value(view).unwrap_or(Value::Null)
-            }
-            None if registry.visibility(principal).shows_source(id) => json!({ "id": id, "removed": true }),
-            None => return None,
-        };
-        Some(SseEvent::measurement("source", registry.now(), Some(id.to_string()), &data))
-    });
-    FeedEvent::Measurement(event)
 }
 
 /// Formats a server-sent event with one line of data.

@@ -6,7 +6,7 @@ use toolcrib::catalog::View;
 use toolcrib::catalog::filter::{ListOrder, StateFilter, ToolFilter, ToolOrder};
 use toolcrib::catalog::render::{Format, ListPosition, RenderedPage};
 use toolcrib::registry::RemovedToolsQuery;
-use toolcrib::{Code, Error, Principal, Registry, Result};
+use toolcrib::{Code, Error, Principal, Registry, Result, SourceId};
 
 use crate::page_cursor::{decode_cursor, encode_cursor};
 use crate::rest::cache::{ContentScope, RenderedBody};
@@ -36,10 +36,9 @@ pub(super) struct ToolListQuery {
 impl ToolListQuery {
     /// Parses and checks the query parameters.
     pub(super) fn parse(registry: &Registry, principal: &Principal, params: &QueryParams) -> Result<ToolListQuery> {
-        params.reject_group()?;
         let text = |name: &str| params.text(name).map(|value| (name.to_owned(), value.to_owned()));
         // In a fixed order, so that the `Link` of equal queries is equal.
-        let pairs = ["source", "kind", "tag", "state", "names", "order", "format", "limit"].into_iter();
+        let pairs = ["source", "group", "kind", "tag", "state", "names", "order", "format", "limit"].into_iter();
         let pairs = pairs.filter_map(text);
         let base_query = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish();
         let names = params.list("names");
@@ -83,15 +82,26 @@ impl ToolListQuery {
         registry.statistics().totals().tools.into_iter().map(|tool| (tool.name, tool.calls)).collect()
     }
 
-    /// Renders the page. Provider formats are a plain array, so their next page is in the `Link` header.
-    pub(super) fn render(&self, view: &View, calls: &HashMap<String, u64>) -> Result<RenderedBody> {
+    /// Source whose tools are listed.
+    pub(super) fn source(&self) -> Option<&SourceId> {
+        self.filter.source.as_ref()
+    }
+
+    /// Renders the page. Provider formats are a plain array, so their next page is in the `Link` header. `scope` is what the
+    /// list depends on, apart from its order.
+    pub(super) fn render(
+        &self,
+        view: &View,
+        calls: &HashMap<String, u64>,
+        scope: ContentScope,
+    ) -> Result<RenderedBody> {
         let order = match self.order {
             ToolOrder::Name => ListOrder::Name,
             ToolOrder::Tokens => ListOrder::Tokens,
             ToolOrder::Calls => ListOrder::Calls(calls),
         };
         let scope = match self.order {
-            ToolOrder::Name | ToolOrder::Tokens => ContentScope::for_list(view, self.filter.source.as_ref()),
+            ToolOrder::Name | ToolOrder::Tokens => scope,
             // Every call may change the order.
             ToolOrder::Calls => ContentScope::Registry,
         };

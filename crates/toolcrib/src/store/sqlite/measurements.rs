@@ -1,4 +1,5 @@
-//! Measurements, where the last write wins: statuses and checks of sources, counts of calls and cache lookups.
+//! Measurements, where the last write wins: statuses and checks of sources, counts of calls and cache lookups, last uses
+//! of tokens.
 //!
 //! Losing a row costs a discovery or a count, so damaged ones are skipped with a warning. The tables `standings`
 //! (statuses) and `need_counts` (cache lookups) have the names of version 1, which existing stores depend on.
@@ -12,7 +13,7 @@ use toolcrib_core::{SourceId, Timestamp};
 
 use super::content::{skip_damaged, to_json};
 use super::lease;
-use crate::store::{CacheCount, CallCount, DiscoveryCheck, SourceStatus};
+use crate::store::{CacheCount, CallCount, DiscoveryCheck, SourceStatus, TokenUse};
 
 /// Returns the statuses. A source whose first discovery is running has a lease and no status yet. Leases are read with
 /// them, so that every process shows which sources are being discovered.
@@ -127,6 +128,26 @@ pub(super) async fn cache_counts(connection: &mut SqliteConnection) -> sqlx::Res
         Some(CacheCount { source, hits: hits.unsigned_abs(), misses: misses.unsigned_abs() })
     };
     Ok(rows.into_iter().filter_map(cache_count).collect())
+}
+
+/// Stores the last uses of tokens in one statement. Compares in SQL, because other processes write the same rows.
+pub(super) async fn record_token_uses(connection: &mut SqliteConnection, uses: &[TokenUse]) -> sqlx::Result<()> {
+    let uses: Vec<_> = uses.iter().map(|TokenUse { token, last_used }| (token.as_str(), last_used.0)).collect();
+    sqlx::query(
+        "INSERT INTO token_uses (token, last_used) SELECT value ->> 0, value ->> 1 FROM json_each(?) WHERE true
+         ON CONFLICT (token) DO UPDATE SET last_used = max(last_used, excluded.last_used)",
+    )
+    .bind(to_json(&uses)?)
+    .execute(connection)
+    .await
+    .map(drop)
+}
+
+/// Returns the last uses of tokens.
+pub(super) async fn token_uses(connection: &mut SqliteConnection) -> sqlx::Result<Vec<TokenUse>> {
+    let rows: Vec<(String, i64)> =
+        sqlx::query_as("SELECT token, last_used FROM token_uses ORDER BY token").fetch_all(connection).await?;
+    Ok(rows.into_iter().map(|(token, last_used)| TokenUse { token, last_used: Timestamp(last_used) }).collect())
 }
 
 /// Parses a JSON column; logs and skips a damaged one.

@@ -5,7 +5,7 @@ use sqlx::{Connection, SqliteConnection};
 use super::journal;
 
 /// One migration from each version to the next. Existing stores depend on them: migrations are added, never changed.
-const MIGRATIONS: [&str; 4] = [CREATE_TABLES, DESCRIBE_RECORDS, NAME_LEASE_HOLDERS, ADD_CHECKSUMS];
+const MIGRATIONS: [&str; 5] = [CREATE_TABLES, DESCRIBE_RECORDS, NAME_LEASE_HOLDERS, ADD_CHECKSUMS, ADD_TOKEN_USES];
 
 /// Version 1. The table `standings` holds values of `SourceStatus`, `need_counts` those of `CacheCount`.
 const CREATE_TABLES: &str = "
@@ -59,6 +59,12 @@ const ADD_CHECKSUMS: &str = "
 ";
 /// Schema version that introduced checksums.
 const CHECKSUMS_SINCE: i64 = 4;
+
+/// Version 5: when each token was last used, in milliseconds since 1970.
+const ADD_TOKEN_USES: &str = "
+    CREATE TABLE token_uses (token TEXT PRIMARY KEY, last_used INTEGER NOT NULL) STRICT;
+    PRAGMA user_version = 5;
+";
 
 /// Current schema version, stored as `user_version`.
 pub(super) const SCHEMA_VERSION: i64 = MIGRATIONS.len() as i64;

@@ -106,7 +106,7 @@ async fn a_file_of_another_program_is_rejected_and_left_unchanged() {
     let path = directory.path().join("file.db");
     for (content, message) in [
         ("CREATE TABLE theirs (x)", "is a database of another program"),
-        ("PRAGMA user_version = 7", "was written by a newer Toolcrib (schema version 7, this one supports 4)"),
+        ("PRAGMA user_version = 7", "was written by a newer Toolcrib (schema version 7, this one supports 5)"),
     ] {
         fs::write(&path, "").unwrap();
         connect(&path).await.execute(content).await.unwrap();
@@ -154,7 +154,9 @@ async fn create_version_1(records: &[&str]) -> (TempDir, PathBuf) {
 #[tokio::test]
 async fn the_records_of_an_old_store_are_migrated_once() {
     let golden = include_str!("../../../../toolcrib-core/src/inventory/golden_events.jsonl");
-    let golden: Vec<&str> = golden.lines().collect();
+    let parse = |line: &str| serde_json::from_str::<Event>(line).unwrap();
+    // Later additions to events are never in a store of schema version 1.
+    let golden: Vec<&str> = golden.lines().filter(|line| parse(line).min_version() == "0.1.0").collect();
     let odd = ["", "{", "null", r#"["TokenRevoked"]"#, r#"{"type":{"TokenRevoked":1}}"#, r#"{"type":"ToolPainted"}"#];
     let (_directory, path) = create_version_1(&[&golden[..], &odd].concat()).await;
 
@@ -163,8 +165,7 @@ async fn the_records_of_an_old_store_are_migrated_once() {
     let critical = records.iter().filter(|record| record.critical).map(|record| record.seq);
     // `calculate` disabled, `ci` revoked, `gone` disabled and removed; then the golden events.
     let golden_critical = golden.iter().zip(10..).filter(|(line, _)| {
-        let event: Event = serde_json::from_str(line).unwrap();
-        assert_eq!(event.min_version(), "0.1.0");
+        let event = parse(line);
         // Schema version 1 never had this event.
         event.is_critical() && !matches!(event, Event::DamageAccepted { .. })
     });
@@ -180,6 +181,7 @@ async fn the_records_of_an_old_store_are_migrated_once() {
     assert_eq!(store.checks(&source("gone")).await.unwrap().len(), 1);
     assert_eq!(store.source_statuses().await.unwrap().len(), 1);
     assert_eq!(store.call_counts().await.unwrap()[0].calls, 1);
+    assert_eq!(store.token_uses().await.unwrap(), []);
 
     // Later changes to the columns are not overwritten by the next start.
     connect(&path).await.execute("UPDATE journal SET critical = 0, since = '0.9.0' WHERE seq = 3").await.unwrap();

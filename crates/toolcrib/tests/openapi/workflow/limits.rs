@@ -1,10 +1,11 @@
-//! Limits of workflows: timeout, cancellation, number of steps.
+//! Limits of workflows: timeout, cancellation, number of steps, limits on calls.
 
 use std::time::Duration;
 
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use toolcrib::call::CallDeadline;
+use toolcrib::config::Config;
 use toolcrib::testkit::progress_channel;
 use toolcrib::{CallContext, Code};
 use toolcrib_testkit::http_server::{HttpReply, LoopbackServer};
@@ -95,4 +96,33 @@ async fn a_loop_ends_after_a_hundred_steps() {
     let error = run_buy(&registry).await.unwrap_err();
     assert_eq!(error.message, "the workflow `buy` failed at step `list`: the workflow takes more than 100 steps");
     assert_eq!(server.request_lines().len(), 100);
+}
+
+/// A workflow that holds the only permit of its caller must not wait for its own steps.
+#[tokio::test]
+async fn steps_count_for_their_source_and_not_again_for_the_caller() {
+    let server = LoopbackServer::start(|request| match request.method.as_str() {
+        "GET" => HttpReply::json(200, r#"[{"sku": "lamp"}]"#),
+        _ => HttpReply::json(201, r#"{"id": 7}"#),
+    });
+    let workflow = buy_workflow(json!([list_step(), order_step()]), json!({}));
+    let registry = open_shop_with_workflow(&server, &workflow, json!({})).await;
+    let text = json!({
+        "sources": {
+            "shop": { "openapi": "api.json", "limits": { "concurrent_calls": 1, "calls_per_minute": 4 } },
+            "errands": { "workflow": "flow.json", "limits": { "concurrent_calls": 1 } },
+        },
+        "limits": { "concurrent_calls": 1, "calls_per_minute": 3 },
+    });
+    let config = Config::read(&text.to_string(), "toolcrib.json", registry.home.path()).unwrap();
+    registry.configuration().apply(&config).await.unwrap();
+    let (first, second) = tokio::join!(run_buy(&registry), run_buy(&registry));
+    assert!(first.is_ok() && second.is_ok(), "{first:?} {second:?}");
+    let error = run_buy(&registry).await.unwrap_err();
+    assert_eq!(error.code, Code::ToolExecutionFailed, "actions of the document may handle it: {}", error.message);
+    assert!(error.message.contains("more than 4 calls per minute of the source `shop`"), "{}", error.message);
+    let error = run_buy(&registry).await.unwrap_err();
+    assert_eq!(error.details.unwrap()["by"], "caller");
+    let callers = registry.statistics().metrics().callers;
+    assert_eq!(callers.len(), 1, "steps are not counted as calls of a caller: {callers:?}");
 }

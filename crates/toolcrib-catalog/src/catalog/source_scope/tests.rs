@@ -1,0 +1,500 @@
+//! Views by scope compared with a plain evaluation of the same rules: random catalogues, groups, access rules, policies
+//! and callers. The plain evaluation works on the JSON of the rules and shares no code with the real one, apart from the
+//! rules of sources.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+use serde_json::value::to_raw_value;
+use serde_json::{Map, Value, json};
+use toolcrib_core::SourceId;
+use toolcrib_core::access::Role;
+use toolcrib_core::access_rules::{AccessRules, NamedRule};
+use toolcrib_core::fingerprint::Fingerprint;
+use toolcrib_core::inventory::{Origin, SourceState};
+use toolcrib_core::manifest::{Manifest, PackedManifest, ToolLimits};
+use toolcrib_core::policy::{Rule, Rules};
+use toolcrib_core::principal::{Claims, Principal, PrincipalIdentity};
+use toolcrib_core::tool::EXECUTION_SPEC_KEY;
+
+use super::*;
+use crate::{Catalog, Segment, SourceOptions, View};
+
+const SOURCES: [(&str, &str); 3] = [("core", "builtin"), ("git", "mcp"), ("zendesk_eu", "openapi")];
+const NAMES: [&str; 5] = ["get_issue", "list_issues", "delete_repo", "search", "a.b"];
+const TAGS: [&str; 3] = ["read", "internal", "tickets"];
+const METHODS: [&str; 4] = ["GET", "HEAD", "POST", "DELETE"];
+const PATHS: [&str; 2] = ["/tickets/{id}", "/users"];
+const PATTERNS: [&str; 9] =
+    ["*", "git*", "*issue*", "zendesk_eu", "get_?ssue", "regex:^(get|list)_", "regex:delete", "/tickets/*", "core"];
+const GROUPS: [&str; 3] = ["a", "b", "c"];
+
+/// A tool of a random catalogue.
+#[derive(Debug, Clone)]
+struct RuledTool {
+    name: &'static str,
+    tags: Vec<&'static str>,
+    method: &'static str,
+    path: &'static str,
+    /// Values of `readOnlyHint`, `destructiveHint` and `openWorldHint`.
+    hints: [Option<bool>; 3],
+}
+
+#[derive(Debug, Clone)]
+struct RuledSource {
+    id: &'static str,
+    kind: &'static str,
+    tools: Vec<RuledTool>,
+    tags: Vec<&'static str>,
+    trust_hints: bool,
+    rule: Option<(&'static str, Verdict)>,
+}
+
+/// Rules as JSON, by name.
+#[derive(Debug, Clone, Default)]
+struct SampleRules {
+    groups: BTreeMap<&'static str, Value>,
+    access: Vec<Value>,
+    policies: Vec<Value>,
+}
+
+#[derive(Debug, Clone)]
+struct SampleCaller {
+    kind: &'static str,
+    role: Role,
+    groups: Vec<&'static str>,
+    claims: Value,
+}
+
+fn pick<T: Clone + std::fmt::Debug + 'static>(values: &'static [T]) -> impl Strategy<Value = T> {
+    prop::sample::select(values)
+}
+
+fn some_of(values: &'static [&'static str]) -> impl Strategy<Value = Vec<&'static str>> {
+    prop::sample::subsequence(values, 0..=values.len())
+}
+
+fn sample_tool(name: &'static str) -> impl Strategy<Value = RuledTool> {
+    let hint = || prop::option::of(any::<bool>());
+    (some_of(&TAGS), pick(&METHODS), pick(&PATHS), [hint(), hint(), hint()])
+        .prop_map(move |(tags, method, path, hints)| RuledTool { name, tags, method, path, hints })
+}
+
+fn sample_source((id, kind): (&'static str, &'static str)) -> impl Strategy<Value = RuledSource> {
+    let rules =
+        vec![None, None, Some(("get_*", Verdict::Hide)), Some(("*", Verdict::Ask)), Some(("a.b", Verdict::Deny))];
+    let tools = NAMES.map(|name| prop::option::weighted(0.8, sample_tool(name)));
+    (tools, some_of(&TAGS[..1]), any::<bool>(), prop::sample::select(rules)).prop_map(
+        move |(tools, tags, trust_hints, rule)| {
+            let tools = tools.into_iter().flatten().collect();
+            RuledSource { id, kind, tools, tags, trust_hints, rule }
+        },
+    )
+}
+
+fn sample_sources() -> impl Strategy<Value = Vec<RuledSource>> {
+    SOURCES.map(sample_source).prop_map(Vec::from)
+}
+
+/// A value with a key, or nothing.
+fn maybe(
+    key: &'static str,
+    value: impl Strategy<Value = Value>,
+) -> impl Strategy<Value = Option<(&'static str, Value)>> {
+    prop::option::weighted(0.3, value.prop_map(move |value| (key, value)))
+}
+
+fn to_object(fields: Vec<Option<(&'static str, Value)>>) -> Value {
+    fields.into_iter().flatten().map(|(key, value)| (key.to_owned(), value)).collect::<Map<_, _>>().into()
+}
+
+fn pattern() -> impl Strategy<Value = Value> {
+    pick(&PATTERNS).prop_map(Value::from)
+}
+
+fn sample_selector() -> impl Strategy<Value = Value> {
+    let risks = ["read_only", "writes", "destructive", "open_world"];
+    let risk = prop::sample::select(Vec::from(risks)).prop_map(|risk| json!([risk]));
+    let fields = (
+        maybe("source", pattern()),
+        maybe("name", pattern()),
+        maybe("tags", some_of(&TAGS).prop_map(|tags| json!(tags))),
+        maybe("without_tags", some_of(&TAGS).prop_map(|tags| json!(tags))),
+        maybe("method", pick(&METHODS).prop_map(Value::from)),
+        maybe("path", pattern()),
+        maybe("risk", risk),
+    );
+    fields.prop_map(|(a, b, c, d, e, f, g)| to_object(vec![a, b, c, d, e, f, g]))
+}
+
+fn sample_group() -> impl Strategy<Value = Value> {
+    const TOOLS: [&str; 4] = ["git__search", "zendesk_eu/a.b", "search", "gone__tool"];
+    let parts = (prop::collection::vec(sample_selector(), 0..3), some_of(&TOOLS), prop::option::of(pattern()));
+    parts.prop_map(|(select, tools, exclude)| {
+        json!({ "select": select, "tools": tools, "exclude": exclude.into_iter().collect::<Vec<_>>() })
+    })
+}
+
+fn sample_condition() -> impl Strategy<Value = Value> {
+    let conditions = [
+        json!({"claim": "team", "equals": "support"}),
+        json!({"claim": "team", "not_equals": "support"}),
+        json!({"claim": "roles", "contains": "dev"}),
+        json!({"claim": "roles", "not_contains": "dev"}),
+        json!({"claim": "roles", "matches": "d*"}),
+        json!({"claim": "level", "in": [1, "2"]}),
+        json!({"claim": "level", "not_in": [1]}),
+        json!({"claim": "level", "exists": false}),
+        json!({"claim": "deep.a\\.b", "exists": true}),
+        json!({"claim": "caller.kind", "equals": "jwt"}),
+        json!({"claim": "caller.role", "in": ["viewer", "admin"]}),
+    ];
+    prop::sample::select(Vec::from(conditions))
+}
+
+fn sample_rules() -> impl Strategy<Value = SampleRules> {
+    let conditions = || prop::collection::vec(sample_condition(), 0..3);
+    let access = (conditions(), prop::sample::subsequence(&GROUPS[..], 1..=2), prop::bool::weighted(0.8))
+        .prop_map(|(when, groups, active)| json!({ "when": when, "groups": groups, "active": active }));
+    let verdict = pick(&["allow", "ask", "deny", "hide"]);
+    let policy = (sample_selector(), prop::option::weighted(0.4, pick(&GROUPS)), conditions(), verdict);
+    let policy = policy.prop_map(|(mut selector, group, when, verdict)| {
+        selector["when"] = json!(when);
+        if let Some(group) = group {
+            selector["group"] = json!(group);
+        }
+        json!({ "match": selector, "verdict": verdict })
+    });
+    let groups = GROUPS.map(|_| sample_group());
+    (groups, prop::collection::vec(access, 0..3), prop::collection::vec(policy, 0..3)).prop_map(
+        |(groups, access, policies)| {
+            let groups = GROUPS.into_iter().zip(groups).collect();
+            SampleRules { groups, access, policies }
+        },
+    )
+}
+
+fn sample_caller() -> impl Strategy<Value = SampleCaller> {
+    let claims = (
+        maybe("team", pick(&["support", "sales"]).prop_map(Value::from)),
+        maybe("roles", some_of(&["dev", "ops"]).prop_map(|roles| json!(roles))),
+        maybe("level", prop::sample::select(vec![json!(1), json!("2"), json!(null)])),
+        maybe("deep", Just(json!({ "a.b": true }))),
+    );
+    let claims = claims.prop_map(|(a, b, c, d)| to_object(vec![a, b, c, d]));
+    let groups = prop_oneof![3 => Just(Vec::new()), 1 => some_of(&["a", "b", "none"])];
+    (pick(&["jwt", "token", "local"]), pick(&[Role::Viewer, Role::Agent, Role::Admin]), groups, claims)
+        .prop_map(|(kind, role, groups, claims)| SampleCaller { kind, role, groups, claims })
+}
+
+fn build_source(sample: &RuledSource) -> Arc<CatalogSource> {
+    let id = SourceId::parse(sample.id).unwrap();
+    let tools = sample.tools.iter().map(|tool| {
+        let mut json = json!({ "name": tool.name });
+        for (hint, value) in ["readOnlyHint", "destructiveHint", "openWorldHint"].iter().zip(tool.hints) {
+            if let Some(value) = value {
+                json["annotations"][hint] = json!(value);
+            }
+        }
+        // What a server of another kind than `openapi` sends in this field must not count.
+        let execution = json!({ "mode": "sync_http", "method": tool.method, "server": "https://x", "path": tool.path });
+        json[EXECUTION_SPEC_KEY] = json!({ "execution": execution, "tags": tool.tags });
+        to_raw_value(&json).unwrap()
+    });
+    let tools: Vec<_> = tools.collect();
+    let packed = PackedManifest::new(&Manifest::new(&id, &tools, Vec::new(), &ToolLimits::default())).unwrap();
+    let packed = Arc::new(packed);
+    let state = SourceState::new(sample.kind, Origin::Config, Fingerprint::digest("x"), None);
+    let rule = sample.rule.map(|(glob, verdict)| Rule { glob: glob.into(), verdict });
+    let options = SourceOptions {
+        kind: sample.kind.into(),
+        builtin: sample.kind == "builtin",
+        keep_conflicts: true,
+        rules: Rules::new(rule.into_iter().collect()),
+        tags: sample.tags.iter().map(|tag| (*tag).to_owned()).collect(),
+        trust_hints: sample.trust_hints,
+        ..SourceOptions::default()
+    };
+    let segment = if options.builtin { Segment::without_prefix(packed) } else { Segment::with_prefix(packed) };
+    Arc::new(CatalogSource::new(Arc::new(segment), Arc::new(state), options))
+}
+
+fn build_rules(sample: &SampleRules) -> Arc<AccessRules> {
+    let mut rules = AccessRules::default();
+    for (name, group) in &sample.groups {
+        let group = serde_json::from_value(group.clone()).unwrap();
+        rules.define(NamedRule::Group((*name).to_owned(), group), Origin::Config);
+    }
+    for (index, rule) in sample.access.iter().enumerate() {
+        let rule = serde_json::from_value(rule.clone()).unwrap();
+        rules.define(NamedRule::Access(format!("rule{index}"), rule), Origin::Runtime);
+    }
+    for (index, policy) in sample.policies.iter().enumerate() {
+        let policy = serde_json::from_value(policy.clone()).unwrap();
+        rules.define(NamedRule::Policy(format!("policy{index}"), policy), Origin::Runtime);
+    }
+    Arc::new(rules)
+}
+
+fn build_caller(sample: &SampleCaller) -> Principal {
+    let identity = match sample.kind {
+        "jwt" => PrincipalIdentity::Jwt { issuer: "https://id".into(), sub: "ada".into() },
+        "token" => PrincipalIdentity::Token { id: "0123456789ab".into() },
+        _ => PrincipalIdentity::Local,
+    };
+    let claims = Claims::new(sample.claims.as_object().unwrap().clone()).unwrap();
+    let groups: Vec<String> = sample.groups.iter().map(|group| (*group).to_owned()).collect();
+    Principal::new(identity, "ada", sample.role).with_claims(claims).with_groups(groups)
+}
+
+/// The rules as the documentation states them, on plain JSON.
+mod plain {
+    use super::*;
+
+    fn glob(pattern: &[char], text: &[char]) -> bool {
+        match pattern {
+            [] => text.is_empty(),
+            ['*', rest @ ..] => (0..=text.len()).any(|skipped| glob(rest, &text[skipped..])),
+            ['?', rest @ ..] => !text.is_empty() && glob(rest, &text[1..]),
+            [letter, rest @ ..] => text.first() == Some(letter) && glob(rest, &text[1..]),
+        }
+    }
+
+    fn pattern_matches(pattern: &Value, text: &str) -> bool {
+        let pattern = pattern.as_str().unwrap();
+        match pattern {
+            "regex:^(get|list)_" => text.starts_with("get_") || text.starts_with("list_"),
+            "regex:delete" => text.contains("delete"),
+            glob_text => {
+                let letters = |text: &str| text.chars().collect::<Vec<_>>();
+                glob(&letters(glob_text), &letters(text))
+            }
+        }
+    }
+
+    fn shown_name(source: &RuledSource, tool: &RuledTool) -> String {
+        let name = tool.name.replace('.', "_");
+        if source.kind == "builtin" { name } else { format!("{}__{name}", source.id) }
+    }
+
+    fn tags(source: &RuledSource, tool: &RuledTool) -> BTreeSet<&'static str> {
+        let own = if source.kind == "openapi" { tool.tags.as_slice() } else { &[] };
+        source.tags.iter().chain(own).copied().collect()
+    }
+
+    fn risks(source: &RuledSource, tool: &RuledTool) -> Vec<&'static str> {
+        if source.kind == "openapi" {
+            return vec![match tool.method {
+                "GET" | "HEAD" => "read_only",
+                "DELETE" => "destructive",
+                _ => "writes",
+            }];
+        }
+        if !source.trust_hints {
+            return vec!["destructive", "open_world"];
+        }
+        let [read_only, destructive, open_world] = tool.hints;
+        let effect = match (read_only.unwrap_or(false), destructive.unwrap_or(true)) {
+            (true, _) => "read_only",
+            (false, false) => "writes",
+            (false, true) => "destructive",
+        };
+        let mut risks = vec![effect];
+        if open_world.unwrap_or(true) {
+            risks.push("open_world");
+        }
+        risks
+    }
+
+    fn selector_matches(selector: &Value, source: &RuledSource, tool: &RuledTool) -> bool {
+        let shown = shown_name(source, tool);
+        let is_openapi = source.kind == "openapi";
+        let names =
+            |value: &Value| value.as_array().unwrap().iter().map(|name| name.as_str().unwrap().to_owned()).collect();
+        selector.as_object().unwrap().iter().all(|(key, value)| match key.as_str() {
+            "source" => pattern_matches(value, source.id),
+            "name" => pattern_matches(value, &shown) || pattern_matches(value, tool.name),
+            "tags" => {
+                let wanted: Vec<String> = names(value);
+                wanted.iter().all(|tag| tags(source, tool).contains(tag.as_str()))
+            }
+            "without_tags" => {
+                let unwanted: Vec<String> = names(value);
+                unwanted.iter().all(|tag| !tags(source, tool).contains(tag.as_str()))
+            }
+            "method" => is_openapi && value == tool.method,
+            "path" => is_openapi && pattern_matches(value, tool.path),
+            "risk" => {
+                let wanted: Vec<String> = names(value);
+                wanted.iter().all(|risk| risks(source, tool).contains(&risk.as_str()))
+            }
+            // Of policies; looked at elsewhere.
+            "group" | "when" => true,
+            other => panic!("{other}"),
+        })
+    }
+
+    fn is_in_group(group: &Value, source: &RuledSource, tool: &RuledTool) -> bool {
+        let shown = shown_name(source, tool);
+        let list = |key: &str| group[key].as_array().unwrap().clone();
+        let is_named = list("tools").iter().any(|name| match name.as_str().unwrap() {
+            "zendesk_eu/a.b" => source.id == "zendesk_eu" && tool.name == "a.b",
+            name => name == shown,
+        });
+        let is_selected = list("select").iter().any(|selector| selector_matches(selector, source, tool));
+        let is_excluded = list("exclude")
+            .iter()
+            .any(|pattern| pattern_matches(pattern, &shown) || pattern_matches(pattern, tool.name));
+        (is_named || is_selected) && !is_excluded
+    }
+
+    fn condition_holds(condition: &Value, caller: &SampleCaller) -> bool {
+        let claim = match condition["claim"].as_str().unwrap() {
+            "caller.kind" => json!(caller.kind),
+            "caller.role" => json!(caller.role.as_str()),
+            "deep.a\\.b" => caller.claims["deep"]["a.b"].clone(),
+            name => caller.claims[name].clone(),
+        };
+        let elements: Vec<Value> = match &claim {
+            Value::Null => Vec::new(),
+            Value::Array(elements) => elements.clone(),
+            Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => vec![claim.clone()],
+        };
+        let (test, value) = condition.as_object().unwrap().iter().find(|(key, _)| *key != "claim").unwrap();
+        let has = |value: &Value| elements.contains(value);
+        let contains = || match claim.as_str() {
+            Some(text) => text.contains(value.as_str().unwrap()),
+            None => has(value),
+        };
+        let is_listed = || value.as_array().unwrap().iter().any(has);
+        match test.as_str() {
+            "equals" => has(value),
+            "not_equals" => !has(value),
+            "contains" => contains(),
+            "not_contains" => !contains(),
+            "matches" => elements.iter().any(|element| pattern_matches(value, element.as_str().unwrap())),
+            "exists" => claim.is_null() != value.as_bool().unwrap(),
+            "in" => is_listed(),
+            "not_in" => !is_listed(),
+            other => panic!("{other}"),
+        }
+    }
+
+    fn all_hold(conditions: &Value, caller: &SampleCaller) -> bool {
+        conditions.as_array().unwrap().iter().all(|condition| condition_holds(condition, caller))
+    }
+
+    /// Whether the caller's groups have a tool.
+    pub(super) fn is_included(
+        rules: &SampleRules,
+        caller: &SampleCaller,
+        source: &RuledSource,
+        tool: &RuledTool,
+    ) -> bool {
+        let groups: Vec<String> = if !caller.groups.is_empty() {
+            caller.groups.iter().map(|group| (*group).to_owned()).collect()
+        } else if caller.role == Role::Admin || rules.access.is_empty() {
+            return true;
+        } else {
+            let applicable =
+                rules.access.iter().filter(|rule| rule["active"] == true && all_hold(&rule["when"], caller));
+            let names = applicable.flat_map(|rule| rule["groups"].as_array().unwrap().clone());
+            names.map(|name| name.as_str().unwrap().to_owned()).collect()
+        };
+        let groups = groups.iter().filter_map(|name| rules.groups.get(name.as_str()));
+        groups.into_iter().any(|group| is_in_group(group, source, tool))
+    }
+
+    /// The strictest of the source's verdict and those of all policies.
+    pub(super) fn verdict(
+        rules: &SampleRules,
+        caller: &SampleCaller,
+        source: &RuledSource,
+        tool: &RuledTool,
+        source_verdict: Verdict,
+    ) -> Verdict {
+        let matching = rules.policies.iter().filter(|policy| {
+            let matches = &policy["match"];
+            let in_group = matches
+                .get("group")
+                .is_none_or(|name| is_in_group(&rules.groups[name.as_str().unwrap()], source, tool));
+            in_group && all_hold(&matches["when"], caller) && selector_matches(matches, source, tool)
+        });
+        let verdicts = matching.map(|policy| Verdict::parse(policy["verdict"].as_str().unwrap()).unwrap());
+        verdicts.fold(source_verdict, Verdict::max)
+    }
+}
+
+/// Tools that a view must show, with their verdicts.
+fn expected_tools(
+    catalog: &Arc<Catalog>,
+    sources: &[RuledSource],
+    rules: &SampleRules,
+    caller: &SampleCaller,
+) -> BTreeMap<String, Verdict> {
+    let full = View::full(catalog.clone());
+    let mut expected = BTreeMap::new();
+    for source in sources {
+        for tool in &source.tools {
+            if !plain::is_included(rules, caller, source, tool) {
+                continue;
+            }
+            let id = SourceId::parse(source.id).unwrap();
+            let listed = full.included_tool(&id, tool.name).unwrap();
+            let verdict = plain::verdict(rules, caller, source, tool, listed.source_verdict());
+            if caller.role == Role::Admin || verdict < Verdict::Deny {
+                expected.insert(listed.name().to_string(), verdict);
+            }
+        }
+    }
+    expected
+}
+
+fn shown_tools(view: &View) -> BTreeMap<String, Verdict> {
+    view.tools().map(|tool| (tool.name().to_string(), tool.verdict())).collect()
+}
+
+proptest! {
+    #[test]
+    fn a_view_shows_what_the_rules_say(
+        sources in sample_sources(),
+        other in sample_source(SOURCES[1]),
+        rules in prop::collection::vec(sample_rules(), 2),
+        callers in prop::collection::vec(sample_caller(), 1..5),
+    ) {
+        let built: Vec<_> = sources.iter().map(build_source).collect();
+        let catalog = Arc::new(Catalog::build(1, built.clone()));
+        // A later catalogue shares the sources that did not change.
+        let mut changed = sources.clone();
+        changed[1] = other;
+        let later = vec![built[0].clone(), build_source(&changed[1]), built[2].clone()];
+        let later = Arc::new(Catalog::build(2, later));
+        let mut keys: BTreeMap<String, BTreeMap<String, Verdict>> = BTreeMap::new();
+        let principals: Vec<Principal> = callers.iter().map(build_caller).collect();
+        for sample in &rules {
+            let rules = build_rules(sample);
+            for (caller, principal) in callers.iter().zip(&principals) {
+                for (catalog, sources) in [(&catalog, &sources), (&later, &changed), (&catalog, &sources)] {
+                    let scope = rules.scope(principal);
+                    let view = View::for_scope(catalog.clone(), &scope);
+                    let expected = expected_tools(catalog, sources, sample, caller);
+                    prop_assert_eq!(&shown_tools(&view), &expected, "{:?}", caller);
+                    prop_assert_eq!(view.tool_count(), expected.len());
+                    // What is left out is not found, and denied tools are found for calls alone.
+                    for source in sources {
+                        for tool in &source.tools {
+                            let id = SourceId::parse(source.id).unwrap();
+                            let is_included = plain::is_included(sample, caller, source, tool);
+                            prop_assert_eq!(view.included_tool(&id, tool.name).is_some(), is_included);
+                        }
+                    }
+                    if Arc::ptr_eq(catalog, &later) {
+                        continue;
+                    }
+                    let known = keys.entry(view.key().to_string()).or_insert_with(|| expected.clone());
+                    prop_assert_eq!(&*known, &expected, "views with equal keys show the same");
+                }
+            }
+        }
+    }
+}

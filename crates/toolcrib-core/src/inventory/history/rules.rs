@@ -1,0 +1,160 @@
+//! Describes changes of groups, access rules and policies in English.
+
+use super::{describe_origin, join_names};
+use crate::access_rules::{AccessRule, ClaimCondition, Group, Pattern, Policy, Risk, Selector};
+use crate::inventory::{Event, Origin};
+use crate::text::sanitize_truncated;
+
+/// Describes an event about a group, access rule or policy. Empty for any other event.
+pub(super) fn describe_rule_event(event: &Event) -> String {
+    let defined = |noun: &str, name: &str, origin: &Origin, text: String| {
+        format!("{noun} `{name}` defined {}: {text}", describe_origin(*origin))
+    };
+    match event {
+        Event::GroupDefined { group, origin, definition } => {
+            defined("group", group, origin, describe_group(definition))
+        }
+        Event::AccessRuleDefined { rule, origin, definition } => {
+            defined("access rule", rule, origin, describe_access_rule(definition))
+        }
+        Event::PolicyDefined { policy, origin, definition } => {
+            defined("policy", policy, origin, describe_policy(definition))
+        }
+        Event::GroupRemoved { group } => format!("group `{group}` removed"),
+        Event::AccessRuleRemoved { rule } => format!("access rule `{rule}` removed"),
+        Event::PolicyRemoved { policy } => format!("policy `{policy}` removed"),
+        Event::SourceDeclared { .. }
+        | Event::SourceChanged { .. }
+        | Event::SourceEnabled { .. }
+        | Event::SourceDisabled { .. }
+        | Event::SourceRemoved { .. }
+        | Event::InventoryRecorded { .. }
+        | Event::FeaturesRecorded { .. }
+        | Event::ToolEnabled { .. }
+        | Event::ToolDisabled { .. }
+        | Event::TokenCreated { .. }
+        | Event::TokenChanged { .. }
+        | Event::TokenRevoked { .. }
+        | Event::DamageAccepted { .. }
+        | Event::Unknown => String::new(),
+    }
+}
+
+/// ``tools with source `zendesk*` and name `get_*`; `github__get_issue`; without `*delete*` ``.
+fn describe_group(group: &Group) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    if !group.select.is_empty() {
+        let selectors: Vec<String> = group.select.iter().map(describe_selector).collect();
+        parts.push(join_names(&selectors));
+    }
+    if !group.tools.is_empty() {
+        let names: Vec<String> = group.tools.iter().map(|name| quote(name)).collect();
+        parts.push(join_names(&names));
+    }
+    if parts.is_empty() {
+        parts.push("no tools".to_owned());
+    }
+    if !group.exclude.is_empty() {
+        let patterns: Vec<String> = group.exclude.iter().map(|pattern| quote(pattern.as_str())).collect();
+        parts.push(format!("without {}", join_names(&patterns)));
+    }
+    parts.join("; ")
+}
+
+/// ``gives `support` to callers with `realm_access.roles` contains "support" ``.
+fn describe_access_rule(rule: &AccessRule) -> String {
+    let groups: Vec<String> = rule.groups.iter().map(|group| quote(group)).collect();
+    let inactive = if rule.active { "" } else { "; inactive" };
+    format!("gives {} to {}{inactive}", join_names(&groups), describe_callers(&rule.when))
+}
+
+/// ``ask for tools with risk `destructive` in group `support`, for every caller``.
+fn describe_policy(policy: &Policy) -> String {
+    let matches = &policy.matches;
+    let group = matches.group.as_ref().map(|group| format!(" in group {}", quote(group))).unwrap_or_default();
+    let (verdict, tools) = (policy.verdict.as_str(), describe_selector(&matches.selector));
+    format!("{verdict} for {tools}{group}, for {}", describe_callers(&matches.when))
+}
+
+/// ``tools with source `zendesk*` and tags `read` ``.
+fn describe_selector(selector: &Selector) -> String {
+    let Selector { source, name, tags, without_tags, method, path, risk } = selector;
+    let pattern = |label: &str, pattern: &Option<Pattern>| {
+        pattern.as_ref().map(|pattern| format!("{label} {}", quote(pattern.as_str())))
+    };
+    let list = |label: &str, names: Vec<&str>| {
+        (!names.is_empty())
+            .then(|| format!("{label} {}", names.iter().map(|name| quote(name)).collect::<Vec<_>>().join(", ")))
+    };
+    let risks = risk.iter().map(|risk| Risk::as_str(*risk)).collect();
+    let conditions: Vec<String> = [
+        pattern("source", source),
+        pattern("name", name),
+        list("tags", tags.iter().map(String::as_str).collect()),
+        list("no tag of", without_tags.iter().map(String::as_str).collect()),
+        method.as_ref().map(|method| format!("method {}", quote(method))),
+        pattern("path", path),
+        list("risk", risks),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    if conditions.is_empty() { "every tool".to_owned() } else { format!("tools with {}", conditions.join(" and ")) }
+}
+
+/// ``every caller``, or ``callers with `team` equals "a" ``.
+fn describe_callers(conditions: &[ClaimCondition]) -> String {
+    if conditions.is_empty() {
+        return "every caller".to_owned();
+    }
+    let conditions: Vec<String> = conditions
+        .iter()
+        .map(|ClaimCondition { claim, test }| {
+            let value = sanitize_truncated(&test.value().to_string(), 80);
+            format!("{} {} {value}", quote(claim.as_str()), test.name())
+        })
+        .collect();
+    format!("callers with {}", conditions.join(" and "))
+}
+
+fn quote(text: &str) -> String {
+    format!("`{}`", sanitize_truncated(text, 80))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::inventory::Event;
+    use crate::inventory::history::describe;
+
+    #[test]
+    fn rules_are_described_in_words() {
+        for (event, text) in [
+            (
+                json!({"type": "GroupDefined", "group": "support", "origin": "runtime", "definition": {
+                    "select": [{"source": "zendesk*", "name": "regex:^get_", "tags": ["read"], "risk": ["read_only"]}],
+                    "tools": ["github__get_issue"], "exclude": ["*delete*"]}}),
+                "group `support` defined at run time: tools with source `zendesk*` and name `regex:^get_` and tags \
+                 `read` and risk `read_only`; `github__get_issue`; without `*delete*`",
+            ),
+            (
+                json!({"type": "AccessRuleDefined", "rule": "desk", "origin": "config", "definition": {
+                    "when": [{"claim": "realm_access.roles", "contains": "support"}], "groups": ["support"],
+                    "active": false}}),
+                "access rule `desk` defined in the configuration: gives `support` to callers with \
+                 `realm_access.roles` contains \"support\"; inactive",
+            ),
+            (
+                json!({"type": "PolicyDefined", "policy": "ask", "origin": "runtime", "definition": {
+                    "match": {"group": "support", "risk": ["destructive"]}, "verdict": "ask"}}),
+                "policy `ask` defined at run time: ask for tools with risk `destructive` in group `support`, for \
+                 every caller",
+            ),
+            (json!({"type": "GroupRemoved", "group": "support"}), "group `support` removed"),
+        ] {
+            let event: Event = serde_json::from_value(event).unwrap();
+            assert_eq!(describe(&event, ""), text);
+        }
+    }
+}

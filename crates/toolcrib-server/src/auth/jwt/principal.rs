@@ -1,0 +1,114 @@
+//! The principal of a verified access token: its identity, name, role and claims. No I/O.
+
+use serde_json::{Map, Value};
+use toolcrib::config::{IssuerConfig, RoleMapping};
+use toolcrib::core::access::Role;
+use toolcrib::core::principal::{Claims, PrincipalIdentity};
+use toolcrib::core::text::sanitize_truncated;
+use toolcrib::{Code, Error, Principal, Result};
+
+/// Prefix of the names of principals with an access token. Names of stored tokens and built-in actors have no colon, so
+/// that none of them can be imitated by a claim.
+pub(crate) const JWT_NAME_PREFIX: &str = "jwt:";
+/// Maximum length of a name without its prefix.
+const MAX_NAME_LEN: usize = 64;
+/// Claims with a readable name, the best first. None of them is unique or verified; they are for logs.
+const NAME_CLAIMS: [&str; 4] = ["preferred_username", "client_id", "azp", "sub"];
+
+/// Creates the principal of a token whose signature and registered claims were verified. `FORBIDDEN` if it has no role.
+pub(super) fn create_principal(issuer: &IssuerConfig, claims: Map<String, Value>) -> Result<Principal> {
+    let Some(role) = find_role(&issuer.roles, &claims) else {
+        let message = "the access token has none of the roles that this server knows (`roles` of its issuer in \
+                       `identity.issuers`)";
+        return Err(Error::new(Code::Forbidden, message));
+    };
+    let subject = claims.get("sub").and_then(Value::as_str).unwrap_or_default();
+    let identity = PrincipalIdentity::Jwt { issuer: issuer.issuer.as_str().into(), sub: subject.into() };
+    let name = format!("{JWT_NAME_PREFIX}{}", readable_name(&claims));
+    Ok(Principal::new(identity, name, role).with_claims(Claims::new(claims)?))
+}
+
+/// Returns the highest role that the claims give, or the default.
+fn find_role(mapping: &RoleMapping, claims: &Map<String, Value>) -> Option<Role> {
+    let roles = [(Role::Admin, &mapping.admin), (Role::Agent, &mapping.agent), (Role::Viewer, &mapping.viewer)];
+    let values = find_claim(&mapping.claim, claims);
+    let matches = |expected: &[String]| {
+        values.is_some_and(|values| expected.iter().any(|expected| has_value(&mapping.claim, values, expected)))
+    };
+    roles.into_iter().find(|(_, expected)| matches(expected)).map(|(role, _)| role).or(mapping.default)
+}
+
+/// Returns the claim at a path.
+fn find_claim<'c>(path: &[String], claims: &'c Map<String, Value>) -> Option<&'c Value> {
+    let (first, rest) = path.split_first()?;
+    rest.iter().try_fold(claims.get(first)?, |value, key| value.get(key))
+}
+
+/// Whether a claim is or contains a text. Only `scope` is a list of words in one text (RFC 8693); anywhere else a text
+/// with spaces is one value.
+fn has_value(path: &[String], values: &Value, expected: &str) -> bool {
+    let is_scope = path.last().is_some_and(|name| name == "scope");
+    match values {
+        Value::String(words) if is_scope => words.split_ascii_whitespace().any(|word| word == expected),
+        Value::String(text) => text == expected,
+        Value::Array(items) => items.iter().any(|item| item.as_str() == Some(expected)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => false,
+    }
+}
+
+/// Returns the first readable name among the claims, on one line.
+fn readable_name(claims: &Map<String, Value>) -> String {
+    let names = NAME_CLAIMS.iter().filter_map(|claim| claims.get(*claim).and_then(Value::as_str));
+    let mut names = names.map(|name| sanitize_truncated(name, MAX_NAME_LEN));
+    names.find(|name| !name.is_empty()).unwrap_or_else(|| "unnamed".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_scope_is_a_list_of_words_and_no_part_of_a_text_matches() {
+        let mapping = |claim: &[&str], default: Option<Role>| RoleMapping {
+            claim: claim.iter().map(|key| (*key).to_owned()).collect(),
+            admin: vec!["root".to_owned()],
+            agent: vec!["tools:call".to_owned(), "dev team".to_owned()],
+            viewer: vec!["read".to_owned()],
+            default,
+        };
+        for (path, claims, expected) in [
+            (&["scope"][..], json!({ "scope": "openid read tools:call" }), Some(Role::Agent)),
+            (&["scope"], json!({ "scope": "reader tools:call:none" }), None),
+            (&["scope"], json!({ "scope": ["read"] }), Some(Role::Viewer)),
+            (&["role"], json!({ "role": "read root" }), None),
+            (&["role"], json!({ "role": "dev team" }), Some(Role::Agent)),
+            (&["role"], json!({ "role": "Root" }), None),
+            (&["role"], json!({ "role": { "root": true } }), None),
+            (&["role"], json!({ "role": [["root"], 1, null, "read"] }), Some(Role::Viewer)),
+            (&["realm.x", "roles"], json!({ "realm.x": { "roles": ["read", "root"] } }), Some(Role::Admin)),
+            (&["realm", "x"], json!({ "realm.x": "root", "realm": "x" }), None),
+            (&[], json!({ "role": "root" }), None),
+        ] {
+            let claims = claims.as_object().unwrap();
+            assert_eq!(find_role(&mapping(path, None), claims), expected, "{claims:?}");
+            let with_default = find_role(&mapping(path, Some(Role::Viewer)), claims);
+            assert_eq!(with_default, expected.or(Some(Role::Viewer)), "{claims:?}");
+        }
+    }
+
+    #[test]
+    fn a_name_is_one_short_line() {
+        for (claims, expected) in [
+            (json!({ "sub": "s", "azp": "a", "client_id": "c", "preferred_username": "p" }), "p"),
+            (json!({ "sub": "s", "azp": "a", "preferred_username": " \n" }), "a"),
+            (json!({ "sub": "token:admin\u{202e}\r\nx" }), "token:admin x"),
+            (json!({ "sub": "\u{200b}" }), "unnamed"),
+        ] {
+            assert_eq!(readable_name(claims.as_object().unwrap()), expected);
+        }
+        let long = json!({ "sub": "x".repeat(1000) });
+        assert_eq!(readable_name(long.as_object().unwrap()).chars().count(), MAX_NAME_LEN);
+    }
+}

@@ -1,0 +1,313 @@
+//! `/access/groups`, `/access/rules`, `/access/policies`: one group, access rule or policy, to create, change or remove.
+//!
+//! A GET shows the form, empty or filled in from the query: `?name=` is the rule to change, `&active=` switches an access
+//! rule, `&remove` asks for a confirmation, other fields fill in a new one. A POST with the field `step` previews,
+//! saves or removes. Saving needs the digest of the definition that was previewed, so that a user has seen the effect of
+//! exactly this change. The script posts the form while it is edited, and shows the preview of the answer.
+
+use axum::extract::{Path, RawQuery};
+use axum::response::{IntoResponse, Redirect, Response};
+use maud::{Markup, html};
+use serde_json::{Value, json};
+use toolcrib::core::access_rules::{AccessRules, NamedRule, RuleKind};
+use toolcrib::core::fingerprint::Fingerprint;
+use toolcrib::core::inventory::Origin;
+use toolcrib::core::text::sanitize_truncated;
+use toolcrib::registry::RuleChange;
+use toolcrib::{Code, Error, Registry, Result};
+
+use super::draft::{DraftBody, DraftError, RuleDraft, to_keys};
+use super::rule_form::render_form;
+use super::rule_preview::{matching_tools, render_effect, render_matches};
+use super::section_path;
+use super::yaml::write_yaml;
+use crate::auth::{AuthenticatedClient, AuthorizedRequest};
+use crate::console::csrf_field;
+use crate::console::form_data::FormData;
+use crate::console::history::render_code_spans;
+use crate::console::page::{NavItem, PageContext};
+use crate::console::tool::render_blocking;
+use crate::rest::ApiError;
+use crate::state::AppState;
+
+/// Renders the form of a new rule or of the one that the query names.
+pub(super) async fn show(
+    AuthorizedRequest { app, client, .. }: AuthorizedRequest,
+    Path(section): Path<String>,
+    RawQuery(query): RawQuery,
+) -> Result<Markup, ApiError> {
+    let kind = parse_section(&section)?;
+    let query = FormData::parse(query.as_deref().unwrap_or_default());
+    let Some(name) = query.get_text("name").map(str::to_owned) else {
+        let is_filled_in = query.get("verdict").is_some();
+        let mut draft = if is_filled_in { RuleDraft::from_form(kind, &query) } else { RuleDraft::empty(kind) };
+        if is_filled_in && draft.name.is_empty() {
+            draft.name = propose_name(&app.registry.rules().in_force(), &draft);
+        }
+        if is_filled_in {
+            return render_evaluated(app, client, draft, PreviewReason::Edited).await;
+        }
+        return Ok(render_editor(&PageContext { app: &app, client: &client }, &draft, &Outcome::Untouched));
+    };
+    let rules = app.registry.rules().in_force();
+    let Some((rule, origin)) = find_rule(&rules, kind, &name) else {
+        return Err(app.registry.rules().unknown_error(kind, &name).into());
+    };
+    render_blocking(app, client, move |context| {
+        if origin != Origin::Runtime {
+            return render_configured(context, &rule);
+        }
+        if query.get("remove").is_some() {
+            return render_removal(context, &rule, None);
+        }
+        let mut draft = RuleDraft::from_rule(&rule);
+        if let (Some(active), DraftBody::Fields(keys)) = (query.get("active"), &mut draft.body) {
+            keys.insert("active".to_owned(), json!(active == "true"));
+        }
+        let outcome = evaluate(&context.app.registry, &draft, PreviewReason::Edited);
+        render_editor(context, &draft, &outcome)
+    })
+    .await
+}
+
+/// Handles the form.
+pub(super) async fn submit(
+    AuthorizedRequest { app, client, .. }: AuthorizedRequest,
+    Path(section): Path<String>,
+    form_data: FormData,
+) -> Result<Response, ApiError> {
+    let kind = parse_section(&section)?;
+    let draft = RuleDraft::from_form(kind, &form_data);
+    let page = match form_data.get("step").unwrap_or("preview") {
+        "save" => match check(&app.registry, &draft) {
+            Ok(rule) if form_data.get("previewed") == Some(digest(&rule).as_str()) => {
+                let Err(error) = app.registry.rules().define(rule, client.actor()).await else {
+                    return Ok(Redirect::to(&list_url(kind)).into_response());
+                };
+                let outcome = Outcome::Invalid(vec![DraftError::general(error.message)]);
+                render_blocking(app, client, move |context| render_editor(context, &draft, &outcome)).await?
+            }
+            _ => render_evaluated(app, client, draft, PreviewReason::Unconfirmed).await?,
+        },
+        "remove" => {
+            let name = draft.original.unwrap_or_default();
+            let rules = app.registry.rules().in_force();
+            let Some((rule, _)) = find_rule(&rules, kind, &name) else {
+                return Err(app.registry.rules().unknown_error(kind, &name).into());
+            };
+            let Err(error) = app.registry.rules().remove(kind, &name, client.actor()).await else {
+                return Ok(Redirect::to(&list_url(kind)).into_response());
+            };
+            render_blocking(app, client, move |context| render_removal(context, &rule, Some(&error))).await?
+        }
+        "yaml" => render_evaluated(app, client, draft.into_yaml(), PreviewReason::Edited).await?,
+        "fields" => match draft.to_fields() {
+            Ok(draft) => render_evaluated(app, client, draft, PreviewReason::Edited).await?,
+            Err(errors) => {
+                let outcome = Outcome::Invalid(errors);
+                render_blocking(app, client, move |context| render_editor(context, &draft, &outcome)).await?
+            }
+        },
+        _ => render_evaluated(app, client, draft, PreviewReason::Edited).await?,
+    };
+    Ok(page.into_response())
+}
+
+/// Renders the form of a draft with its preview, which looks at every tool: too slow for an async thread.
+async fn render_evaluated(
+    app: AppState,
+    client: AuthenticatedClient,
+    draft: RuleDraft,
+    reason: PreviewReason,
+) -> Result<Markup, ApiError> {
+    render_blocking(app, client, move |context| {
+        let outcome = evaluate(&context.app.registry, &draft, reason);
+        render_editor(context, &draft, &outcome)
+    })
+    .await
+}
+
+/// Why a preview is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PreviewReason {
+    Edited,
+    /// The user wants to save something else than was previewed.
+    Unconfirmed,
+}
+
+/// State of a draft.
+pub(super) enum Outcome {
+    /// Nothing was filled in yet.
+    Untouched,
+    Invalid(Vec<DraftError>),
+    Valid {
+        preview: Markup,
+        /// Digest of the definition that was previewed.
+        digest: String,
+        reason: PreviewReason,
+    },
+}
+
+/// Parses a draft, and refuses a new rule with the name of another one.
+fn check(registry: &Registry, draft: &RuleDraft) -> std::result::Result<NamedRule, Vec<DraftError>> {
+    let rule = draft.parse()?;
+    let is_taken = registry.rules().in_force().origin(draft.kind, &draft.name).is_some();
+    if draft.original.is_none() && is_taken {
+        let message = format!("there is another {} `{}`; choose another name", draft.kind.noun(), draft.name);
+        return Err(vec![DraftError::of_name(message)]);
+    }
+    Ok(rule)
+}
+
+/// Finds out what a draft would do.
+fn evaluate(registry: &Registry, draft: &RuleDraft, reason: PreviewReason) -> Outcome {
+    let rule = match check(registry, draft) {
+        Ok(rule) => rule,
+        Err(errors) => return Outcome::Invalid(errors),
+    };
+    let matches = matching_tools(registry, &rule);
+    let digest = digest(&rule);
+    match registry.rules().preview(&RuleChange::Define(Box::new(rule)), &[]) {
+        Ok(preview) => {
+            let preview = html! {
+                @if let Some(found) = &matches { (render_matches(found)) }
+                (render_effect(&preview))
+            };
+            Outcome::Valid { preview, digest, reason }
+        }
+        Err(error) => Outcome::Invalid(vec![DraftError::general(error.message)]),
+    }
+}
+
+/// Digest of a definition with its name.
+fn digest(rule: &NamedRule) -> String {
+    let keys = Value::Object(to_keys(rule));
+    Fingerprint::digest(format!("{} {} {keys}", rule.kind().as_str(), rule.name())).to_string()
+}
+
+/// Renders the page with the form and the preview beside it.
+fn render_editor(context: &PageContext<'_>, draft: &RuleDraft, outcome: &Outcome) -> Markup {
+    let title = match &draft.original {
+        Some(name) => format!("{} {name}", capitalize(draft.kind.noun())),
+        None => format!("New {}", draft.kind.noun()),
+    };
+    let content = html! {
+        (render_trail(draft.kind, draft.original.as_deref().unwrap_or("new")))
+        header.head { h1 { (title) } }
+        (render_form(context, draft, outcome))
+    };
+    context.render_page(NavItem::Access, &title, content)
+}
+
+/// Renders a rule of the configuration, which can be changed only there.
+fn render_configured(context: &PageContext<'_>, rule: &NamedRule) -> Markup {
+    let (kind, name) = (rule.kind(), rule.name());
+    let title = format!("{} {name}", capitalize(kind.noun()));
+    let content = html! {
+        (render_trail(kind, name))
+        header.head { h1 { (title) } }
+        p.notice {
+            @match context.app.registry.rules().configured_at(kind, name) {
+                Some(origin) => { "Defined in " code { (origin.file) } " line " (origin.line) "; change it there." }
+                None => { "Defined in the configuration of another process; change it there." }
+            }
+        }
+        section aria-labelledby="definition-title" {
+            h2 id="definition-title" { "Definition" }
+            pre tabindex="0" { code { (write_yaml(&to_keys(rule))) } }
+        }
+        @if let Some(found) = matching_tools(&context.app.registry, rule) {
+            section.card aria-labelledby="members-title" { h2 id="members-title" { "Tools" } (render_matches(&found)) }
+        }
+    };
+    context.render_page(NavItem::Access, &title, content)
+}
+
+/// Renders the question whether a rule is to be removed, with the effect.
+fn render_removal(context: &PageContext<'_>, rule: &NamedRule, error: Option<&Error>) -> Markup {
+    let (kind, name) = (rule.kind(), rule.name());
+    let title = format!("Remove {} {name}", kind.noun());
+    let preview = context.app.registry.rules().preview(&RuleChange::Remove(kind, name.to_owned()), &[]);
+    let error = error.or(preview.as_ref().err());
+    let content = html! {
+        (render_trail(kind, name))
+        header.head { h1 { (title) } }
+        section.card data-static aria-label="Effect" {
+            @if let Some(error) = &error { p.message role="alert" { (render_code_spans(&error.message)) } }
+            @if let Ok(preview) = &preview {
+                (render_effect(preview))
+                form method="post" action=(section_path(kind)) {
+                    (csrf_field(context.client))
+                    input type="hidden" name="original" value=(name);
+                    p.buttons {
+                        button.danger name="step" value="remove" { "Remove permanently" }
+                        a href=(list_url(kind)) { "Cancel" }
+                    }
+                }
+            }
+        }
+    };
+    context.render_page(NavItem::Access, &title, content)
+}
+
+fn render_trail(kind: RuleKind, name: &str) -> Markup {
+    let section = match kind {
+        RuleKind::Group => "Groups",
+        RuleKind::Access => "Access rules",
+        RuleKind::Policy => "Policies",
+    };
+    html! {
+        nav.trail aria-label="Breadcrumb" {
+            a href="/access" { "Access" } " / " a href=(list_url(kind)) { (section) } " / " span { (name) }
+        }
+    }
+}
+
+/// Returns the address of the list that has the rules of a kind.
+fn list_url(kind: RuleKind) -> String {
+    section_path(kind).replacen("/access/", "/access#", 1)
+}
+
+fn find_rule(rules: &AccessRules, kind: RuleKind, name: &str) -> Option<(NamedRule, Origin)> {
+    rules.iter().find(|(rule, _)| rule.kind() == kind && rule.name() == name)
+}
+
+/// An unknown section is an unknown path, hence `NOT_FOUND`.
+fn parse_section(section: &str) -> Result<RuleKind> {
+    let path = format!("/access/{section}");
+    RuleKind::ALL.into_iter().find(|kind| section_path(*kind) == path).ok_or_else(|| {
+        let section = sanitize_truncated(section, 40);
+        Error::new(Code::NotFound, format!("unknown page `{section}`"))
+    })
+}
+
+/// Proposes a free name for a policy, such as `ask-destructive`.
+fn propose_name(rules: &AccessRules, draft: &RuleDraft) -> String {
+    let DraftBody::Fields(keys) = &draft.body else { return String::new() };
+    let mut words = vec![keys.get("verdict").and_then(Value::as_str).unwrap_or("policy").to_owned()];
+    let conditions = keys.get("match").and_then(Value::as_object).into_iter().flat_map(|keys| keys.values());
+    for value in conditions {
+        match value {
+            Value::String(text) => words.push(text.clone()),
+            Value::Array(items) => words.extend(items.iter().filter_map(Value::as_str).map(str::to_owned)),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => {}
+        }
+    }
+    if words.len() == 1 {
+        words.push("all".to_owned());
+    }
+    let text = words.join("-").to_lowercase();
+    let allowed: String = text.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+    let pieces: Vec<&str> = allowed.split('-').filter(|piece| !piece.is_empty()).collect();
+    // Leaves room for a number.
+    let base: String = pieces.join("-").chars().take(56).collect();
+    let numbered = (2..).map(|number| format!("{base}-{number}"));
+    let mut names = std::iter::once(base.clone()).chain(numbered);
+    names.find(|name| rules.origin(draft.kind, name).is_none()).unwrap_or(base)
+}
+
+fn capitalize(text: &str) -> String {
+    let mut characters = text.chars();
+    let first: String = characters.next().into_iter().flat_map(char::to_uppercase).collect();
+    format!("{first}{}", characters.as_str())
+}

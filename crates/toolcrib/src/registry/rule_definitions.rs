@@ -1,0 +1,330 @@
+//! Groups, access rules and policies of a registry: read, changed at run time, explained.
+//!
+//! Their meaning is decided by `toolcrib_core::access_rules`; this module reads and writes them, and applies them to the
+//! tools and callers that are known.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+use toolcrib_catalog::{ToolRef, View};
+use toolcrib_config::ConfigOrigin;
+use toolcrib_core::access::Role;
+use toolcrib_core::access_rules::{AccessRules, Defined, Explanation, Group, NamedRule, RuleKind, SourceVerdict};
+use toolcrib_core::inventory::{Actor, Command, Origin};
+use toolcrib_core::policy::Verdict;
+use toolcrib_core::principal::{Claims, Principal, PrincipalIdentity};
+use toolcrib_core::text::{did_you_mean, sanitize_truncated};
+use toolcrib_core::tool::ToolName;
+use toolcrib_core::{Code, Error, Result};
+
+use super::{Precondition, Registry, UNRESTRICTED};
+use crate::call::find_readable_tool;
+
+/// The groups, access rules and policies of a registry; see [`Registry::rules`].
+#[derive(Debug, Clone, Copy)]
+pub struct RuleDefinitions<'a> {
+    pub(super) registry: &'a Registry,
+    /// Condition on which rules are changed.
+    pub(super) precondition: Precondition<'a>,
+}
+
+/// Tools of a group.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct GroupMembers {
+    /// Names of the tools, denied, hidden and disabled ones included.
+    pub members: Vec<ToolName>,
+    /// Tools that the group names and that are not there.
+    pub missing: Vec<String>,
+}
+
+/// Effects of a change of rules on the callers that are known.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RuleChangePreview {
+    /// Callers for whom something changes.
+    pub callers: Vec<CallerChange>,
+    /// Number of known callers for whom nothing changes.
+    pub unchanged: usize,
+}
+
+/// Effects of a change of rules on one caller.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct CallerChange {
+    /// Name of the caller, such as that of its token.
+    pub caller: String,
+    /// `local`, `token`, `console` or `jwt`.
+    pub kind: &'static str,
+    /// Tools that it sees afterwards and not before.
+    pub gains: Vec<ToolName>,
+    /// Tools that it sees before and not afterwards.
+    pub loses: Vec<ToolName>,
+    /// Tools that it sees before and afterwards, with another verdict.
+    pub verdicts: Vec<VerdictChange>,
+}
+
+/// Another verdict on a tool.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct VerdictChange {
+    /// Name of the tool.
+    pub tool: ToolName,
+    /// Verdict now.
+    pub before: Verdict,
+    /// Verdict after the change.
+    pub after: Verdict,
+}
+
+/// Verdict on a tool for one caller.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct CallerVerdict {
+    /// Name of the caller, such as that of its token.
+    pub caller: String,
+    /// `local`, `token`, `console` or `jwt`.
+    pub kind: &'static str,
+    /// Role of the caller.
+    pub role: Role,
+    /// The verdict and the rules that led to it.
+    #[serde(flatten)]
+    pub explanation: Explanation,
+}
+
+impl<'a> RuleDefinitions<'a> {
+    /// Returns the rules for changes that are made only if a condition holds.
+    #[must_use]
+    pub fn only_if(self, precondition: Precondition<'a>) -> RuleDefinitions<'a> {
+        RuleDefinitions { precondition, ..self }
+    }
+}
+
+impl RuleDefinitions<'_> {
+    /// Returns the rules in force.
+    pub fn in_force(&self) -> Arc<AccessRules> {
+        self.registry.inventory().rules().clone()
+    }
+
+    /// Returns the error for an unknown rule, with the most similar known name.
+    pub fn unknown_error(&self, kind: RuleKind, name: &str) -> Error {
+        let rules = self.in_force();
+        let names: Vec<String> =
+            rules.iter().filter(|(rule, _)| rule.kind() == kind).map(|(rule, _)| rule.name().to_owned()).collect();
+        let near = did_you_mean(name, names.iter().map(String::as_str));
+        let (noun, name) = (kind.noun(), sanitize_truncated(name, 80));
+        Error::new(Code::NotFound, format!("no {noun} named `{name}`{near}"))
+    }
+
+    /// Returns the tools of a group, among all tools of the catalogue.
+    pub fn members(&self, group: &Defined<Group>) -> GroupMembers {
+        let view = View::full(self.registry.unrestricted_catalog());
+        group_members(&view, group)
+    }
+
+    /// Defines a rule at run time, or replaces it. Returns whether something changed.
+    ///
+    /// # Errors
+    /// `CONFIG_INVALID` for a rule that contradicts itself or refers to an unknown group, `CONFLICT` for one of the
+    /// configuration, with its file and line.
+    pub async fn define(&self, rule: NamedRule, actor: Actor) -> Result<bool> {
+        let (kind, name) = (rule.kind(), rule.name().to_owned());
+        let command = Command::DefineRule(Box::new(rule));
+        self.execute(command, kind, &name, actor).await
+    }
+
+    /// Removes a rule that was defined at run time.
+    ///
+    /// # Errors
+    /// `NOT_FOUND` for an unknown one, `CONFLICT` for one of the configuration and for a group that others refer to.
+    pub async fn remove(&self, kind: RuleKind, name: &str, actor: Actor) -> Result<()> {
+        if self.in_force().origin(kind, name).is_none() {
+            return Err(self.unknown_error(kind, name));
+        }
+        let command = Command::RemoveRule { kind, name: name.to_owned() };
+        self.execute(command, kind, name, actor).await.map(drop)
+    }
+
+    async fn execute(&self, command: Command, kind: RuleKind, name: &str, actor: Actor) -> Result<bool> {
+        let written = self.registry.state.execute(&[command], actor, self.precondition).await;
+        let events = written.map_err(|error| self.locate_conflict(error, kind, name))?;
+        Ok(!events.is_empty())
+    }
+
+    /// Names file and line in the error of a change of a rule of the configuration.
+    fn locate_conflict(&self, error: Error, kind: RuleKind, name: &str) -> Error {
+        match self.configured_at(kind, name) {
+            Some(origin) if error.code == Code::Conflict => {
+                let message = format!("{} `{name}` is defined in `{origin}`; change it there", kind.noun());
+                Error::new(Code::Conflict, message).with_retryable(false)
+            }
+            _ => error,
+        }
+    }
+
+    /// Returns file and line of a rule of the configuration; `None` for any other rule, and for one that another process
+    /// read from its configuration.
+    pub fn configured_at(&self, kind: RuleKind, name: &str) -> Option<ConfigOrigin> {
+        self.registry.state.settings.load().rule_origins.get(&(kind, name.to_owned())).cloned()
+    }
+
+    /// Explains the verdict on a tool for a principal. Administrators may ask for any principal, others for themselves.
+    ///
+    /// # Errors
+    /// Those of an unknown tool. For anyone but an administrator a tool that they may not know of is unknown.
+    pub fn explain(&self, reader: &Principal, principal: &Principal, name: &str) -> Result<Explanation> {
+        let snapshot = self.registry.state.snapshot();
+        let view = snapshot.view(reader);
+        let now = self.registry.state.now();
+        let tool = match find_readable_tool(&snapshot, &view, reader, name, now) {
+            // Its caller may know that it is denied, and so also why.
+            Err(error) if error.code == Code::Forbidden => view.find_included(name)?,
+            found => found?,
+        };
+        Ok(explain_tool(snapshot.inventory.rules(), principal, &tool))
+    }
+
+    /// Returns the verdict on a tool for each of these callers and for those that are known: local processes and tokens.
+    pub fn callers_of(&self, tool: &str, others: &[Principal]) -> Result<Vec<CallerVerdict>> {
+        let snapshot = self.registry.state.snapshot();
+        let view = snapshot.view(&UNRESTRICTED);
+        let tool = find_readable_tool(&snapshot, &view, &UNRESTRICTED, tool, self.registry.state.now())?;
+        let verdict = |principal: Principal| CallerVerdict {
+            caller: principal.original_name().to_owned(),
+            kind: principal.identity().kind(),
+            role: principal.role(),
+            explanation: explain_tool(snapshot.inventory.rules(), &principal, &tool),
+        };
+        Ok(self.known_callers(others).map(verdict).collect())
+    }
+
+    /// Returns what a change would do to each of these callers and to those that are known: local processes and tokens.
+    /// Writes nothing.
+    ///
+    /// # Errors
+    /// Those of the change itself.
+    pub fn preview(&self, change: &RuleChange, others: &[Principal]) -> Result<RuleChangePreview> {
+        let snapshot = self.registry.state.snapshot();
+        let before = snapshot.inventory.rules();
+        let after = Arc::new(self.rules_after(change)?);
+        let catalog = &snapshot.catalog;
+        let visible = |rules: &Arc<AccessRules>, principal: &Principal| -> BTreeMap<ToolName, Verdict> {
+            let view = View::for_scope(catalog.clone(), &rules.scope(principal));
+            view.offered_tools().map(|tool| (tool.name().clone(), tool.verdict())).collect()
+        };
+        let mut preview = RuleChangePreview { callers: Vec::new(), unchanged: 0 };
+        for principal in self.known_callers(others) {
+            let (old, new) = (visible(before, &principal), visible(&after, &principal));
+            let only_in = |a: &BTreeMap<ToolName, Verdict>, b: &BTreeMap<ToolName, Verdict>| -> Vec<ToolName> {
+                a.keys().filter(|name| !b.contains_key(*name)).cloned().collect()
+            };
+            let verdicts = old.iter().filter_map(|(tool, before)| {
+                let after = new.get(tool).filter(|after| *after != before)?;
+                Some(VerdictChange { tool: tool.clone(), before: *before, after: *after })
+            });
+            let change = CallerChange {
+                caller: principal.original_name().to_owned(),
+                kind: principal.identity().kind(),
+                gains: only_in(&new, &old),
+                loses: only_in(&old, &new),
+                verdicts: verdicts.collect(),
+            };
+            if change.gains.is_empty() && change.loses.is_empty() && change.verdicts.is_empty() {
+                preview.unchanged += 1;
+            } else {
+                preview.callers.push(change);
+            }
+        }
+        Ok(preview)
+    }
+
+    /// Returns the rules as a change would leave them.
+    fn rules_after(&self, change: &RuleChange) -> Result<AccessRules> {
+        let inventory = self.registry.inventory();
+        let command = match change {
+            RuleChange::Define(rule) => Command::DefineRule(rule.clone()),
+            RuleChange::Remove(kind, name) => Command::RemoveRule { kind: *kind, name: name.clone() },
+        };
+        let (kind, name) = match change {
+            RuleChange::Define(rule) => (rule.kind(), rule.name()),
+            RuleChange::Remove(kind, name) => (*kind, name.as_str()),
+        };
+        inventory.decide(&command).map_err(|error| self.locate_conflict(error, kind, name))?;
+        let mut rules = AccessRules::clone(inventory.rules());
+        match change {
+            RuleChange::Define(rule) => rules.define((**rule).clone(), Origin::Runtime),
+            RuleChange::Remove(kind, name) => rules.remove(*kind, name),
+        }
+        Ok(rules)
+    }
+
+    /// Whether the rules leave local processes without a token without any tool that they would see otherwise.
+    pub fn leave_local_without_tools(&self) -> bool {
+        let catalog = self.registry.unrestricted_catalog();
+        let has_tools = |view: View| view.offered_tools().next().is_some();
+        has_tools(View::for_agents(catalog)) && !has_tools(self.registry.view(&Principal::local("local")))
+    }
+
+    /// Returns the principal of a token, by its name or id, or the one that an access token with these claims would have.
+    pub fn preview_principal(&self, caller: &PreviewCaller) -> Result<Principal> {
+        match caller {
+            PreviewCaller::Token(name) => {
+                let id = self.registry.tokens().get(name)?.id;
+                let inventory = self.registry.inventory();
+                let token = inventory.token(&id).ok_or_else(|| Error::new(Code::NotFound, "the token was revoked"))?;
+                Ok(token.principal.clone())
+            }
+            PreviewCaller::Claims(claims) => {
+                let text = |name: &str| claims.get(name).and_then(Value::as_str).unwrap_or_default().into();
+                let identity = PrincipalIdentity::Jwt { issuer: text("iss"), sub: text("sub") };
+                Ok(Principal::new(identity, "preview", Role::Agent).with_claims(Claims::new(claims.clone())?))
+            }
+        }
+    }
+
+    /// Local processes and the holders of tokens, then others, without duplicates.
+    fn known_callers(&self, others: &[Principal]) -> impl Iterator<Item = Principal> {
+        let inventory = self.registry.inventory();
+        let now = self.registry.now();
+        let mut tokens: Vec<Principal> =
+            inventory.tokens().filter(|token| !token.is_expired(now)).map(|token| token.principal.clone()).collect();
+        tokens.sort_by(|a, b| a.original_name().cmp(b.original_name()));
+        let local = Principal::local("local");
+        let others: Vec<Principal> =
+            others.iter().filter(|principal| principal.identity().issuer().is_some()).cloned().collect();
+        std::iter::once(local).chain(tokens).chain(others)
+    }
+}
+
+/// A change of rules, for a preview.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RuleChange {
+    /// Define a rule at run time, or replace it.
+    Define(Box<NamedRule>),
+    /// Remove a rule that was defined at run time.
+    Remove(RuleKind, String),
+}
+
+/// Caller whose view is previewed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PreviewCaller {
+    /// The holder of a token, by its name or id.
+    Token(String),
+    /// The holder of an access token of an identity provider with these claims and the role `agent`.
+    Claims(Map<String, Value>),
+}
+
+/// Explains the verdict on a tool for a principal.
+fn explain_tool(rules: &Arc<AccessRules>, principal: &Principal, tool: &ToolRef<'_>) -> Explanation {
+    let glob = tool.deciding_rule().map(|rule| rule.glob.clone());
+    let source_verdict = SourceVerdict { verdict: tool.source_verdict(), glob };
+    tool.with_facts(|facts| rules.explain(principal, facts, &source_verdict))
+}
+
+/// Returns the tools of a group among those of a view.
+fn group_members(view: &View, group: &Defined<Group>) -> GroupMembers {
+    let tools = view.listed_tools().filter(|tool| view.is_in_group(tool, group));
+    let members = tools.map(|tool| tool.name().clone()).collect();
+    let names = group.definition.tools.iter();
+    let is_missing = |name: &&String| {
+        let found = view.find(name);
+        !found.is_ok_and(|tool| tool.with_facts(|facts| facts.is_named(name)))
+    };
+    GroupMembers { members, missing: names.filter(is_missing).cloned().collect() }
+}

@@ -1,0 +1,206 @@
+//! Groups, access rules and policies: what callers see and may call, where the rules come from, and what a change does.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use toolcrib::core::access::Role;
+use toolcrib::core::access_rules::{NamedRule, RuleKind};
+use toolcrib::core::inventory::{Actor, Origin};
+use toolcrib::core::policy::Verdict;
+use toolcrib::core::principal::{Claims, PrincipalIdentity};
+use toolcrib::registry::{HistoryQuery, PreviewCaller, RuleChange, TokenRequest};
+use toolcrib::testkit::ScriptedSource;
+use toolcrib::{Code, Principal, Registry};
+
+use crate::support::{TestRegistry, config, id, list_tools, open_yaml};
+
+const SOURCES: &str = "sources: { git: { command: scripted }, shop: { command: scripted } }\n";
+const RULES: &str = "
+groups:
+  readers: { select: { name: \"read_*\" } }
+  git: { select: { source: git } }
+access:
+  - { name: support, when: [{ claim: team, equals: support }], groups: [readers] }
+  - { name: dev, when: [{ claim: roles, contains: dev }], groups: [git] }
+policies:
+  - { name: no-push, match: { name: push, when: [{ claim: caller.kind, equals: jwt }] }, verdict: deny }
+";
+
+async fn open(rules: &str) -> (TestRegistry, Arc<ScriptedSource>, Arc<ScriptedSource>) {
+    let git = ScriptedSource::new(["push", "read_log"]);
+    let shop = ScriptedSource::new(["read_orders", "wipe"]);
+    let fixture = open_yaml(&format!("{SOURCES}{rules}"), &[("git", &git), ("shop", &shop)]).await;
+    list_tools(&fixture).await;
+    (fixture, git, shop)
+}
+
+fn actor() -> Actor {
+    Actor::new("test")
+}
+
+fn jwt(claims: Value) -> Principal {
+    let identity = PrincipalIdentity::Jwt { issuer: "https://id.example".into(), sub: "ada".into() };
+    let claims = Claims::new(claims.as_object().unwrap().clone()).unwrap();
+    Principal::new(identity, "jwt:ada", Role::Agent).with_claims(claims)
+}
+
+fn admin() -> Principal {
+    Principal::local("root").with_role(Role::Admin)
+}
+
+fn seen(registry: &Registry, principal: &Principal) -> Vec<String> {
+    registry.view(principal).offered_tools().map(|tool| tool.name().to_string()).collect()
+}
+
+fn group(name: &str, definition: Value) -> NamedRule {
+    NamedRule::Group(name.to_owned(), serde_json::from_value(definition).unwrap())
+}
+
+fn access(name: &str, definition: Value) -> NamedRule {
+    NamedRule::Access(name.to_owned(), serde_json::from_value(definition).unwrap())
+}
+
+fn policy(name: &str, definition: Value) -> NamedRule {
+    NamedRule::Policy(name.to_owned(), serde_json::from_value(definition).unwrap())
+}
+
+#[tokio::test]
+async fn callers_see_the_groups_that_rules_give_them() {
+    let (registry, ..) = open(RULES).await;
+    for (caller, expected) in [
+        (jwt(json!({"team": "support"})), vec!["git__read_log", "shop__read_orders"]),
+        (jwt(json!({"roles": ["dev"]})), vec!["git__read_log"]),
+        (jwt(json!({"team": "support", "roles": ["dev"]})), vec!["git__read_log", "shop__read_orders"]),
+        (jwt(json!({"team": "sales"})), vec![]),
+        (Principal::local("agent"), vec![]),
+        (admin(), vec!["git__push", "git__read_log", "shop__read_orders", "shop__wipe"]),
+        (admin().with_groups(["git".to_owned()]), vec!["git__push", "git__read_log"]),
+        (Principal::local("x").with_groups(["readers".to_owned()]), vec!["git__read_log", "shop__read_orders"]),
+        (Principal::local("x").with_groups(["gone".to_owned()]), vec![]),
+    ] {
+        assert_eq!(seen(&registry, &caller), expected, "{caller:?}");
+    }
+    let support = jwt(json!({"team": "support"}));
+    let visibility = registry.visibility(&support);
+    assert!(visibility.shows_source(&id("shop")) && !registry.visibility(&jwt(json!({}))).shows_source(&id("git")));
+    let statistics = registry.statistics_for(&support).totals();
+    assert_eq!(statistics.tool_count, 2);
+}
+
+#[tokio::test]
+async fn calls_outside_the_callers_groups_are_calls_of_unknown_tools() {
+    let (registry, git, shop) = open(RULES).await;
+    let dev = jwt(json!({"roles": ["dev"]}));
+    let call = async |caller: &Principal, name: &str| registry.call(name, json!({})).caller(caller.clone()).await;
+    call(&dev, "git__read_log").await.unwrap();
+    let hidden = call(&dev, "shop__wipe").await.unwrap_err();
+    let unknown = call(&dev, "shop__gone").await.unwrap_err();
+    assert_eq!((hidden.code, unknown.code), (Code::ToolNotImplemented, Code::ToolNotImplemented));
+    let without_name = |error: &toolcrib::Error, name: &str| error.message.replace(name, "X");
+    assert_eq!(without_name(&hidden, "shop__wipe"), without_name(&unknown, "shop__gone"));
+    assert_eq!(hidden.details, unknown.details);
+    let denied = call(&dev, "git__push").await.unwrap_err();
+    assert_eq!(denied.code, Code::Forbidden);
+    assert!(denied.message.contains("policy `no-push`"), "{}", denied.message);
+    assert_eq!((git.calls(), shop.calls()), (1, 0));
+    // The verdict of the policy is for callers of identity providers alone.
+    call(&admin(), "git__push").await.unwrap();
+}
+
+#[tokio::test]
+async fn rules_of_the_configuration_are_recorded_and_cannot_be_changed_at_run_time() {
+    let (registry, ..) = open(RULES).await;
+    let rules = registry.rules();
+    assert_eq!(rules.in_force().iter().filter(|(_, origin)| *origin == Origin::Config).count(), 5);
+    let error = rules.define(group("git", json!({"select": [{}]})), actor()).await.unwrap_err();
+    assert_eq!((error.code, error.is_retryable()), (Code::Conflict, false));
+    assert!(error.message.contains("toolcrib.yaml:5"), "{}", error.message);
+    assert_eq!(rules.remove(RuleKind::Group, "git", actor()).await.unwrap_err().code, Code::Conflict);
+    let page = registry.history().page(&HistoryQuery::after(0)).await.unwrap();
+    let defined: Vec<&str> = page.records.iter().map(|record| record.kind.as_str()).collect();
+    assert_eq!(defined.iter().filter(|kind| **kind == "AccessRuleDefined").count(), 2);
+    assert!(page.records.iter().filter(|record| record.kind == "PolicyDefined").all(|record| record.actor == "config"));
+    // Another configuration replaces them, and leaves those that were defined at run time.
+    rules.define(policy("mine", json!({"match": {"source": "shop"}, "verdict": "ask"})), actor()).await.unwrap();
+    registry.configuration().apply(&config(SOURCES)).await.unwrap();
+    let left: Vec<String> = rules.in_force().iter().map(|(rule, _)| rule.name().to_owned()).collect();
+    assert_eq!(left, ["mine"]);
+    assert_eq!(seen(&registry, &Principal::local("agent")).len(), 4);
+}
+
+#[tokio::test]
+async fn rules_are_defined_explained_and_previewed() {
+    let (registry, ..) = open("").await;
+    let rules = registry.rules();
+    let local = Principal::local("local");
+    assert_eq!(seen(&registry, &local).len(), 4);
+    assert!(
+        rules
+            .define(group("git", json!({"select": [{"source": "git"}], "tools": ["gone__x"]})), actor())
+            .await
+            .unwrap()
+    );
+    assert!(
+        !rules
+            .define(group("git", json!({"select": [{"source": "git"}], "tools": ["gone__x"]})), actor())
+            .await
+            .unwrap()
+    );
+    let members = rules.members(rules.in_force().group("git").unwrap());
+    assert_eq!(json!(members), json!({"members": ["git__push", "git__read_log"], "missing": ["gone__x"]}));
+    let unknown = access("all", json!({"groups": ["gti"]}));
+    assert_eq!(rules.define(unknown, actor()).await.unwrap_err().code, Code::ConfigInvalid);
+
+    let token = TokenRequest { claims: json!({"team": "a"}).as_object().unwrap().clone(), ..request("ci") };
+    registry.tokens().create_from(token, actor()).await.unwrap();
+    let team = access("team", json!({"when": [{"claim": "team", "equals": "a"}], "groups": ["git"]}));
+    let preview = rules.preview(&RuleChange::Define(Box::new(team.clone())), &[]).unwrap();
+    let loses = |caller: &str| {
+        let change = preview.callers.iter().find(|change| change.caller == caller).unwrap();
+        (change.gains.len(), change.loses.iter().map(ToString::to_string).collect::<Vec<_>>())
+    };
+    assert_eq!(loses("ci"), (0, vec!["shop__read_orders".to_owned(), "shop__wipe".to_owned()]));
+    assert_eq!(loses("local").1.len(), 4);
+    assert_eq!(seen(&registry, &local).len(), 4, "a preview changes nothing");
+    rules.define(team, actor()).await.unwrap();
+    assert!(rules.leave_local_without_tools());
+    assert_eq!(rules.remove(RuleKind::Group, "git", actor()).await.unwrap_err().code, Code::Conflict, "it is in use");
+
+    rules.define(policy("ask", json!({"match": {"group": "git"}, "verdict": "ask"})), actor()).await.unwrap();
+    let ci = rules.preview_principal(&PreviewCaller::Token("ci".into())).unwrap();
+    let explanation = rules.explain(&admin(), &ci, "git__push").unwrap();
+    assert_eq!(
+        json!(explanation),
+        json!({"verdict": "ask", "visible": true, "rules": [
+            {"kind": "access", "name": "team", "effect": "gives `git`"},
+            {"kind": "group", "name": "git", "effect": "has the tool"},
+            {"kind": "policy", "name": "ask", "effect": "ask"},
+        ]})
+    );
+    let explanation = rules.explain(&admin(), &ci, "shop__wipe").unwrap();
+    assert_eq!((explanation.verdict, explanation.visible), (Verdict::Hide, false));
+    assert_eq!(rules.explain(&ci, &ci, "shop__wipe").unwrap_err().code, Code::ToolNotImplemented);
+    let callers = rules.callers_of("git__push", &[]).unwrap();
+    let visible: Vec<(&str, bool)> =
+        callers.iter().map(|caller| (caller.caller.as_str(), caller.explanation.visible)).collect();
+    assert_eq!(visible, [("local", false), ("ci", true)]);
+}
+
+fn request(name: &str) -> TokenRequest {
+    TokenRequest { name: name.into(), role: Role::Agent, expires: None, groups: Vec::new(), claims: Default::default() }
+}
+
+#[tokio::test]
+async fn history_of_rules_is_for_administrators() {
+    let (registry, ..) = open(RULES).await;
+    let kinds = async |principal: &Principal| -> Vec<String> {
+        let page = registry.history_for(principal).page(&HistoryQuery::after(0)).await.unwrap();
+        page.records.into_iter().map(|record| record.kind).collect()
+    };
+    assert!(kinds(&admin()).await.contains(&"GroupDefined".to_owned()));
+    let support = kinds(&jwt(json!({"team": "support"}))).await;
+    assert!(support.contains(&"InventoryRecorded".to_owned()) && !support.iter().any(|kind| kind.contains("Defined")));
+    let page = registry.history_for(&jwt(json!({"team": "support"}))).page(&HistoryQuery::after(0)).await.unwrap();
+    let text = serde_json::to_string(&page.records.iter().map(|record| &record.data).collect::<Vec<_>>()).unwrap();
+    assert!(text.contains("read_orders") && !text.contains("wipe") && !text.contains("push"), "{text}");
+}
