@@ -23,8 +23,8 @@ pub fn check_group_name(name: &str) -> Result<()> {
     Err(Error::new(Code::BadRequest, message))
 }
 
-/// Checks the groups of a token and returns them in the order of their names, each once. Whether a group exists is not
-/// checked: it may be defined later, and until then the token sees nothing of it.
+/// Checks the names of the groups of a token and returns them in their order, each once. The inventory knows which groups
+/// exist.
 pub(crate) fn normalize_token_groups(groups: &[String]) -> Result<Vec<String>> {
     groups.iter().try_for_each(|name| check_group_name(name))?;
     let mut groups = groups.to_vec();

@@ -14,6 +14,7 @@ use crate::access::{
 };
 use crate::error::{Code, Error, Result};
 use crate::principal::{Claims, Principal, PrincipalIdentity};
+use crate::text::did_you_mean;
 
 use super::command::{NewToken, TokenChange};
 
@@ -42,6 +43,7 @@ impl Inventory {
         check_token_name(&name)?;
         let groups = normalize_token_groups(&groups)?;
         check_token_claims(&claims)?;
+        self.check_groups_exist(&groups)?;
         if expires_at.is_some_and(|at| at.since(requested_at) > MAX_TOKEN_LIFETIME) {
             let message = "a token is valid for 100 years at most; use a shorter time such as `30d`, or no expiry";
             return Err(Error::new(Code::BadRequest, message));
@@ -79,6 +81,7 @@ impl Inventory {
         let role = change.role.unwrap_or(token.role());
         let groups = change.groups.as_deref().map(normalize_token_groups).transpose()?;
         let groups = groups.filter(|groups| groups != token.groups());
+        self.check_groups_exist(groups.as_deref().unwrap_or_default())?;
         if let Some(claims) = &change.claims {
             check_token_claims(claims)?;
         }
@@ -91,6 +94,15 @@ impl Inventory {
             return Err(name_taken_error(name));
         }
         Ok(vec![Event::TokenChanged { token: token.id.clone(), name: name.to_owned(), role, groups, claims }])
+    }
+
+    /// Fails with `BAD_REQUEST` for a group that does not exist. A token keeps a group that is removed later, and sees
+    /// nothing of it.
+    fn check_groups_exist(&self, groups: &[String]) -> Result<()> {
+        let Some(unknown) = groups.iter().find(|name| self.rules.group(name).is_none()) else { return Ok(()) };
+        let near = did_you_mean(unknown, self.rules.groups().map(|group| group.name.as_str()));
+        let error = Error::new(Code::BadRequest, format!("no group named `{unknown}`{near}"));
+        Err(error.with_next_step("toolcrib group list", "GET /api/groups", "lists the groups"))
     }
 
     /// Replaces the principal of a token. Ignores an unknown one; ends one whose stored claims are invalid, because

@@ -13,6 +13,7 @@ mod rules;
 
 use super::{Event, Inventory, Origin, ToolState};
 use crate::access::Role;
+use crate::access_rules::RuleKind;
 use crate::delta::{ToolChange, ToolRename};
 use crate::error::{Code, Error, Result};
 use crate::features::{FeatureDelta, FeatureKind};
@@ -20,7 +21,7 @@ use crate::source::SourceId;
 use crate::text::sanitize_truncated;
 use crate::tool::{ParsedToolName, ToolId, ToolName, parse_tool_name};
 
-use rules::describe_rule_event;
+use rules::{describe_access_rule, describe_defined, describe_group, describe_policy, describe_removed};
 
 /// Maximum number of tools to name per kind of change. The first list of a source may have thousands; the rest is
 /// counted.
@@ -229,12 +230,18 @@ fn describe_filtered(event: &Event, kind: &str, filter: impl Fn(&str) -> bool) -
             format!("token `{}` changed ({token}{claims})", sanitize_truncated(name, 80))
         }
         Event::TokenRevoked { name, .. } => format!("token `{}` revoked", sanitize_truncated(name, 80)),
-        Event::GroupDefined { .. }
-        | Event::GroupRemoved { .. }
-        | Event::AccessRuleDefined { .. }
-        | Event::AccessRuleRemoved { .. }
-        | Event::PolicyDefined { .. }
-        | Event::PolicyRemoved { .. } => describe_rule_event(event),
+        Event::GroupDefined { group, origin, definition } => {
+            describe_defined(RuleKind::Group, group, *origin, describe_group(definition))
+        }
+        Event::AccessRuleDefined { rule, origin, definition } => {
+            describe_defined(RuleKind::Access, rule, *origin, describe_access_rule(definition))
+        }
+        Event::PolicyDefined { policy, origin, definition } => {
+            describe_defined(RuleKind::Policy, policy, *origin, describe_policy(definition))
+        }
+        Event::GroupRemoved { group } => describe_removed(RuleKind::Group, group),
+        Event::AccessRuleRemoved { rule } => describe_removed(RuleKind::Access, rule),
+        Event::PolicyRemoved { policy } => describe_removed(RuleKind::Policy, policy),
         Event::DamageAccepted { damage, .. } => {
             let listed: Vec<String> =
                 damage.iter().take(MAX_LISTED_NAMES).map(|fault| sanitize_truncated(fault, 120)).collect();

@@ -1,47 +1,22 @@
 //! Describes changes of groups, access rules and policies in English.
 
 use super::{describe_origin, join_names};
-use crate::access_rules::{AccessRule, ClaimCondition, Group, Pattern, Policy, Risk, Selector};
-use crate::inventory::{Event, Origin};
+use crate::access_rules::{AccessRule, ClaimCondition, Group, Pattern, Policy, Risk, RuleKind, Selector};
+use crate::inventory::Origin;
 use crate::text::sanitize_truncated;
 
-/// Describes an event about a group, access rule or policy. Empty for any other event.
-pub(super) fn describe_rule_event(event: &Event) -> String {
-    let defined = |noun: &str, name: &str, origin: &Origin, text: String| {
-        format!("{noun} `{name}` defined {}: {text}", describe_origin(*origin))
-    };
-    match event {
-        Event::GroupDefined { group, origin, definition } => {
-            defined("group", group, origin, describe_group(definition))
-        }
-        Event::AccessRuleDefined { rule, origin, definition } => {
-            defined("access rule", rule, origin, describe_access_rule(definition))
-        }
-        Event::PolicyDefined { policy, origin, definition } => {
-            defined("policy", policy, origin, describe_policy(definition))
-        }
-        Event::GroupRemoved { group } => format!("group `{group}` removed"),
-        Event::AccessRuleRemoved { rule } => format!("access rule `{rule}` removed"),
-        Event::PolicyRemoved { policy } => format!("policy `{policy}` removed"),
-        Event::SourceDeclared { .. }
-        | Event::SourceChanged { .. }
-        | Event::SourceEnabled { .. }
-        | Event::SourceDisabled { .. }
-        | Event::SourceRemoved { .. }
-        | Event::InventoryRecorded { .. }
-        | Event::FeaturesRecorded { .. }
-        | Event::ToolEnabled { .. }
-        | Event::ToolDisabled { .. }
-        | Event::TokenCreated { .. }
-        | Event::TokenChanged { .. }
-        | Event::TokenRevoked { .. }
-        | Event::DamageAccepted { .. }
-        | Event::Unknown => String::new(),
-    }
+/// Describes the definition of a rule; `definition` is its text.
+pub(super) fn describe_defined(kind: RuleKind, name: &str, origin: Origin, definition: String) -> String {
+    format!("{} `{name}` defined {}: {definition}", kind.noun(), describe_origin(origin))
+}
+
+/// Describes the removal of a rule.
+pub(super) fn describe_removed(kind: RuleKind, name: &str) -> String {
+    format!("{} `{name}` removed", kind.noun())
 }
 
 /// ``tools with source `zendesk*` and name `get_*`; `github__get_issue`; without `*delete*` ``.
-fn describe_group(group: &Group) -> String {
+pub(super) fn describe_group(group: &Group) -> String {
     let mut parts: Vec<String> = Vec::new();
     if !group.select.is_empty() {
         let selectors: Vec<String> = group.select.iter().map(describe_selector).collect();
@@ -62,14 +37,14 @@ fn describe_group(group: &Group) -> String {
 }
 
 /// ``gives `support` to callers with `realm_access.roles` contains "support" ``.
-fn describe_access_rule(rule: &AccessRule) -> String {
+pub(super) fn describe_access_rule(rule: &AccessRule) -> String {
     let groups: Vec<String> = rule.groups.iter().map(|group| quote(group)).collect();
     let inactive = if rule.active { "" } else { "; inactive" };
     format!("gives {} to {}{inactive}", join_names(&groups), describe_callers(&rule.when))
 }
 
 /// ``ask for tools with risk `destructive` in group `support`, for every caller``.
-fn describe_policy(policy: &Policy) -> String {
+pub(super) fn describe_policy(policy: &Policy) -> String {
     let matches = &policy.matches;
     let group = matches.group.as_ref().map(|group| format!(" in group {}", quote(group))).unwrap_or_default();
     let (verdict, tools) = (policy.verdict.as_str(), describe_selector(&matches.selector));
