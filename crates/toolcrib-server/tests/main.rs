@@ -13,6 +13,7 @@ mod auth {
     mod network;
     mod oidc_provider;
     mod pages;
+    mod rule_forms;
     mod sign_in;
     mod support;
     mod test_issuer;

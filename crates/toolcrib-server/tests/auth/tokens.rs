@@ -5,6 +5,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
 use toolcrib::config::LoopbackAccess;
+use toolcrib::core::access_rules::{Group, NamedRule};
+use toolcrib::core::inventory::Actor;
 
 use super::support::{AuthTestServer, RawHttpResponse, TEST_TIMEOUT, bearer_header};
 
@@ -25,6 +27,10 @@ impl AuthTestServer {
 
 /// Creates a token with groups and claims and returns the response.
 async fn create_desk_token(server: &AuthTestServer) -> Value {
+    for name in ["support", "docs"] {
+        let group = NamedRule::Group(name.to_owned(), Group::default());
+        server.registry.rules().define(group, Actor::new("test")).await.unwrap();
+    }
     let claims = json!({ "team": "desk", "regions": ["eu"] });
     let new = json!({ "name": "desk", "role": "agent", "groups": ["support", "docs"], "claims": claims });
     let created = server.post("/api/tokens", &server.admin(), new).await;
@@ -71,6 +77,8 @@ async fn invalid_groups_and_claims_are_rejected() {
     for (restriction, says) in [
         (json!({ "groups": ["Support"] }), "not a valid group name"),
         (json!({ "groups": [""] }), "not a valid group name"),
+        (json!({ "groups": ["x"] }), "no group named `x`; `GET /api/groups` lists the groups"),
+        (json!({ "groups": ["suport"] }), "no group named `suport`; did you mean `support`?"),
         (json!({ "groups": many }), "at most 100 groups"),
         (json!({ "groups": "support" }), "invalid body"),
         (json!({ "claims": ["secret"] }), "invalid body"),

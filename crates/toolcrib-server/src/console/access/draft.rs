@@ -11,6 +11,7 @@
 use serde_json::{Map, Value, json};
 use toolcrib::config::{REQUEST_BODY, parse_rule, rule_to_json};
 use toolcrib::core::access_rules::{ClaimTest, NamedRule, RuleKind};
+use toolcrib::core::fingerprint::Fingerprint;
 
 use super::yaml::write_yaml;
 use crate::console::form_data::FormData;
@@ -24,11 +25,37 @@ const MAX_ROWS: usize = 200;
 #[derive(Debug, Clone)]
 pub(super) struct RuleDraft {
     pub(super) kind: RuleKind,
-    /// Name of the rule that is changed; `None` for a new one.
-    pub(super) original: Option<String>,
+    /// The rule that is changed; `None` for a new one.
+    pub(super) original: Option<OriginalRule>,
     /// Name under which it is saved.
     pub(super) name: String,
     pub(super) body: DraftBody,
+}
+
+/// The rule that a draft changes, as it was when the form was opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct OriginalRule {
+    pub(super) name: String,
+    /// Digest of its definition. Saving is refused if the rule has another one by then.
+    pub(super) digest: String,
+}
+
+impl OriginalRule {
+    pub(super) fn new(rule: &NamedRule) -> OriginalRule {
+        OriginalRule { name: rule.name().to_owned(), digest: rule_digest(rule) }
+    }
+
+    /// Reads the fields of a submitted form.
+    pub(super) fn from_form(form_data: &FormData) -> Option<OriginalRule> {
+        let name = form_data.get_text("original")?.to_owned();
+        Some(OriginalRule { name, digest: form_data.get("original_digest").unwrap_or_default().to_owned() })
+    }
+}
+
+/// Digest of a definition with its name.
+pub(super) fn rule_digest(rule: &NamedRule) -> String {
+    let keys = Value::Object(to_keys(rule));
+    Fingerprint::digest(format!("{} {} {keys}", rule.kind().as_str(), rule.name())).to_string()
 }
 
 /// Text or fields of a draft.
@@ -76,13 +103,14 @@ impl RuleDraft {
     pub(super) fn from_rule(rule: &NamedRule) -> RuleDraft {
         let keys = to_keys(rule);
         let body = if fit_into_fields(&keys) { DraftBody::Fields(keys) } else { DraftBody::Yaml(write_yaml(&keys)) };
-        RuleDraft { kind: rule.kind(), original: Some(rule.name().to_owned()), name: rule.name().to_owned(), body }
+        RuleDraft { kind: rule.kind(), original: Some(OriginalRule::new(rule)), name: rule.name().to_owned(), body }
     }
 
     /// Reads a submitted form.
     pub(super) fn from_form(kind: RuleKind, form_data: &FormData) -> RuleDraft {
-        let original = form_data.get_text("original").map(str::to_owned);
-        let name = original.clone().or_else(|| form_data.get_text("rule").map(str::to_owned)).unwrap_or_default();
+        let original = OriginalRule::from_form(form_data);
+        let name = original.as_ref().map(|original| original.name.as_str()).or_else(|| form_data.get_text("rule"));
+        let name = name.unwrap_or_default().to_owned();
         let body = match form_data.get("yaml") {
             Some(text) => DraftBody::Yaml(text.replace("\r\n", "\n")),
             None => DraftBody::Fields(read_fields(kind, form_data)),

@@ -6,7 +6,7 @@ use toolcrib::core::access_rules::RuleKind;
 use toolcrib::core::expose::ExposeMode;
 use toolcrib::core::policy::Verdict;
 
-use super::draft::{DraftBody, DraftError, RuleDraft};
+use super::draft::{DraftBody, DraftError, OriginalRule, RuleDraft};
 use super::fields::{FieldRenderer, lines_of, list_of, text_of};
 use super::rule_page::{Outcome, PreviewReason};
 use super::section_path;
@@ -27,7 +27,7 @@ pub(super) fn render_form(context: &PageContext<'_>, draft: &RuleDraft, outcome:
             div.stack {
                 (csrf_field(context.client))
                 @match &draft.original {
-                    Some(name) => { input type="hidden" name="original" value=(name); }
+                    Some(original) => { (render_original(original)) }
                     None => {
                         (fields.text("rule", "Name", &draft.name, placeholder(draft.kind), "Lower-case letters, digits, _ and -"))
                     }
@@ -42,6 +42,14 @@ pub(super) fn render_form(context: &PageContext<'_>, draft: &RuleDraft, outcome:
                 div id="preview" role="status" { (render_preview(draft, outcome)) }
             }
         }
+    }
+}
+
+/// Renders the fields that say which rule a form changes or removes.
+pub(super) fn render_original(original: &OriginalRule) -> Markup {
+    html! {
+        input type="hidden" name="original" value=(original.name);
+        input type="hidden" name="original_digest" value=(original.digest);
     }
 }
 
@@ -218,7 +226,7 @@ fn field_label(kind: RuleKind, field: &str) -> Option<String> {
         _ => field
             .strip_prefix("select[")
             .and_then(|rest| row("Selector", rest))
-            .or_else(|| field.strip_prefix("when[").and_then(|rest| row("ClaimCondition", rest)))
+            .or_else(|| field.strip_prefix("when[").and_then(|rest| row("Condition", rest)))
             .or_else(|| Some(field.replace('_', " "))),
     }
 }

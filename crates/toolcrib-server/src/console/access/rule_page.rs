@@ -3,21 +3,21 @@
 //! A GET shows the form, empty or filled in from the query: `?name=` is the rule to change, `&active=` switches an access
 //! rule, `&remove` asks for a confirmation, other fields fill in a new one. A POST with the field `step` previews,
 //! saves or removes. Saving needs the digest of the definition that was previewed, so that a user has seen the effect of
-//! exactly this change. The script posts the form while it is edited, and shows the preview of the answer.
+//! exactly this change, and the digest of the rule as it was when the form was opened, so that no change of
+//! another administrator is overwritten. The script posts the form while it is edited, and shows the preview of the answer.
 
 use axum::extract::{Path, RawQuery};
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use serde_json::{Value, json};
 use toolcrib::core::access_rules::{AccessRules, NamedRule, RuleKind};
-use toolcrib::core::fingerprint::Fingerprint;
-use toolcrib::core::inventory::Origin;
+use toolcrib::core::inventory::{Inventory, Origin};
 use toolcrib::core::text::sanitize_truncated;
-use toolcrib::registry::RuleChange;
+use toolcrib::registry::{Precondition, RuleChange};
 use toolcrib::{Code, Error, Registry, Result};
 
-use super::draft::{DraftBody, DraftError, RuleDraft, to_keys};
-use super::rule_form::render_form;
+use super::draft::{DraftBody, DraftError, OriginalRule, RuleDraft, rule_digest, to_keys};
+use super::rule_form::{render_form, render_original};
 use super::rule_preview::{matching_tools, render_effect, render_matches};
 use super::section_path;
 use super::yaml::write_yaml;
@@ -80,8 +80,10 @@ pub(super) async fn submit(
     let draft = RuleDraft::from_form(kind, &form_data);
     let page = match form_data.get("step").unwrap_or("preview") {
         "save" => match check(&app.registry, &draft) {
-            Ok(rule) if form_data.get("previewed") == Some(digest(&rule).as_str()) => {
-                let Err(error) = app.registry.rules().define(rule, client.actor()).await else {
+            Ok(rule) if form_data.get("previewed") == Some(rule_digest(&rule).as_str()) => {
+                let is_current = |inventory: &Inventory| check_current(inventory, &draft);
+                let rules = app.registry.rules().only_if(Precondition::new(&is_current));
+                let Err(error) = rules.define(rule, client.actor()).await else {
                     return Ok(Redirect::to(&list_url(kind)).into_response());
                 };
                 let outcome = Outcome::Invalid(vec![DraftError::general(error.message)]);
@@ -90,12 +92,14 @@ pub(super) async fn submit(
             _ => render_evaluated(app, client, draft, PreviewReason::Unconfirmed).await?,
         },
         "remove" => {
-            let name = draft.original.unwrap_or_default();
+            let name = draft.name.clone();
             let rules = app.registry.rules().in_force();
             let Some((rule, _)) = find_rule(&rules, kind, &name) else {
                 return Err(app.registry.rules().unknown_error(kind, &name).into());
             };
-            let Err(error) = app.registry.rules().remove(kind, &name, client.actor()).await else {
+            let is_current = |inventory: &Inventory| check_current(inventory, &draft);
+            let rules = app.registry.rules().only_if(Precondition::new(&is_current));
+            let Err(error) = rules.remove(kind, &name, client.actor()).await else {
                 return Ok(Redirect::to(&list_url(kind)).into_response());
             };
             render_blocking(app, client, move |context| render_removal(context, &rule, Some(&error))).await?
@@ -159,6 +163,17 @@ fn check(registry: &Registry, draft: &RuleDraft) -> std::result::Result<NamedRul
     Ok(rule)
 }
 
+/// Fails with `CONFLICT` if the rule is no longer as it was when the form was opened.
+fn check_current(inventory: &Inventory, draft: &RuleDraft) -> Result<()> {
+    let known = inventory.rules().find(draft.kind, &draft.name).map(|(rule, _)| rule_digest(&rule));
+    if known.as_ref() == draft.original.as_ref().map(|original| &original.digest) {
+        return Ok(());
+    }
+    let (noun, name) = (draft.kind.noun(), &draft.name);
+    let message = format!("the {noun} `{name}` has changed since you opened this form; open it again from the list");
+    Err(Error::new(Code::Conflict, message).with_retryable(false))
+}
+
 /// Finds out what a draft would do.
 fn evaluate(registry: &Registry, draft: &RuleDraft, reason: PreviewReason) -> Outcome {
     let rule = match check(registry, draft) {
@@ -166,7 +181,7 @@ fn evaluate(registry: &Registry, draft: &RuleDraft, reason: PreviewReason) -> Ou
         Err(errors) => return Outcome::Invalid(errors),
     };
     let matches = matching_tools(registry, &rule);
-    let digest = digest(&rule);
+    let digest = rule_digest(&rule);
     match registry.rules().preview(&RuleChange::Define(Box::new(rule)), &[]) {
         Ok(preview) => {
             let preview = html! {
@@ -179,20 +194,14 @@ fn evaluate(registry: &Registry, draft: &RuleDraft, reason: PreviewReason) -> Ou
     }
 }
 
-/// Digest of a definition with its name.
-fn digest(rule: &NamedRule) -> String {
-    let keys = Value::Object(to_keys(rule));
-    Fingerprint::digest(format!("{} {} {keys}", rule.kind().as_str(), rule.name())).to_string()
-}
-
 /// Renders the page with the form and the preview beside it.
 fn render_editor(context: &PageContext<'_>, draft: &RuleDraft, outcome: &Outcome) -> Markup {
     let title = match &draft.original {
-        Some(name) => format!("{} {name}", capitalize(draft.kind.noun())),
+        Some(original) => format!("{} {}", capitalize(draft.kind.noun()), original.name),
         None => format!("New {}", draft.kind.noun()),
     };
     let content = html! {
-        (render_trail(draft.kind, draft.original.as_deref().unwrap_or("new")))
+        (render_trail(draft.kind, draft.original.as_ref().map_or("new", |original| &original.name)))
         header.head { h1 { (title) } }
         (render_form(context, draft, outcome))
     };
@@ -238,7 +247,7 @@ fn render_removal(context: &PageContext<'_>, rule: &NamedRule, error: Option<&Er
                 (render_effect(preview))
                 form method="post" action=(section_path(kind)) {
                     (csrf_field(context.client))
-                    input type="hidden" name="original" value=(name);
+                    (render_original(&OriginalRule::new(rule)))
                     p.buttons {
                         button.danger name="step" value="remove" { "Remove permanently" }
                         a href=(list_url(kind)) { "Cancel" }
