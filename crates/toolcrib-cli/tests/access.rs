@@ -355,7 +355,9 @@ fn doctor_reports_rules_without_effect() {
     let project = project_with(CONFIGURED_RULES);
     project.run(&["tools"]).assert_code(0);
     project.set_rule("group", "nothing", &json!({"select": [{"source": "nowhere"}]}));
+    project.set_rule("group", "lost", &json!({}));
     project.create_token(&["old", "--role", "agent", "--group", "lost"]);
+    project.run(&["group", "remove", "lost"]).assert_code(0);
     let status = |name: &str, message: &str| {
         let checks = project.json(0, &["doctor"])["checks"].clone();
         let checks = checks.as_array().unwrap().iter().filter(|check| check["name"] == name);

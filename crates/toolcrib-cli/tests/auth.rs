@@ -73,6 +73,12 @@ fn a_token_can_be_created_listed_and_revoked_and_is_printed_once() {
 #[test]
 fn a_token_has_groups_and_claims() {
     let workspace = test_workspace();
+    let group = workspace.path("group.json");
+    fs::write(&group, "{}").unwrap();
+    for name in ["support", "docs"] {
+        let (code, _, stderr) = run(&workspace, &["group", "set", name, "--file", group.to_str().unwrap()]);
+        assert_eq!(code, 0, "{stderr}");
+    }
     let create = ["token", "create", "desk", "--role", "agent", "--group", "support", "--group", "docs"];
     let claims = ["--claim", "team=desk=1", "--claim", r#"regions:=["eu","uk"]"#, "--claim", "level:=2"];
     let (code, created, stderr) = run(&workspace, &[&create[..], &claims, &["--json"]].concat());
@@ -83,6 +89,8 @@ fn a_token_has_groups_and_claims() {
     assert!(stderr.contains("(agent, groups: docs, support)"), "{stderr}");
     for (options, says) in [
         (&["--group", "Support"][..], "not a valid group name"),
+        (&["--group", "x"], "no group named `x`; `toolcrib group list` lists the groups"),
+        (&["--group", "suport"], "no group named `suport`; did you mean `support`?"),
         (&["--claim", "secret"], "--claim KEY=VALUE"),
         (&["--claim", "team=secret", "--claim", "team=b"], "`team` is given twice"),
         (&["--claim", "team=secret", "--claim", "team:=1"], "`team` is given twice"),

@@ -102,7 +102,11 @@ impl Inventory {
         let Some(unknown) = groups.iter().find(|name| self.rules.group(name).is_none()) else { return Ok(()) };
         let near = did_you_mean(unknown, self.rules.groups().map(|group| group.name.as_str()));
         let error = Error::new(Code::BadRequest, format!("no group named `{unknown}`{near}"));
-        Err(error.with_next_step("toolcrib group list", "GET /api/groups", "lists the groups"))
+        Err(if near.is_empty() {
+            error.with_next_step("toolcrib group list", "GET /api/groups", "lists the groups")
+        } else {
+            error
+        })
     }
 
     /// Replaces the principal of a token. Ignores an unknown one; ends one whose stored claims are invalid, because

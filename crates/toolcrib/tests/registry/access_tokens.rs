@@ -6,6 +6,7 @@ use serde_json::json;
 use toolcrib::Principal;
 use toolcrib::core::Timestamp;
 use toolcrib::core::access::Role;
+use toolcrib::core::access_rules::{Group, NamedRule};
 use toolcrib::core::fingerprint::Fingerprint;
 use toolcrib::core::inventory::{Actor, TokenChange};
 use toolcrib::core::principal::PrincipalIdentity;
@@ -31,6 +32,10 @@ async fn open() -> TestRegistry {
 #[tokio::test]
 async fn groups_and_claims_survive_a_restart() {
     let registry = SqliteRegistry::open(json!({})).await;
+    for name in ["a", "b"] {
+        let group = NamedRule::Group(name.to_owned(), Group::default());
+        registry.rules().define(group, actor()).await.unwrap();
+    }
     let created =
         registry.tokens().create_from(request("ci", &["b", "a"], json!({"team": "x"})), actor()).await.unwrap();
     let hash = Fingerprint::digest(&created.token);
