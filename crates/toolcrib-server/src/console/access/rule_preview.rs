@@ -1,4 +1,4 @@
-//! What a draft would do: the tools that it matches, and what changes for the callers that are known.
+//! Effect of a draft: the tools that it matches, and what changes for the callers that are known.
 
 use std::collections::BTreeSet;
 
