@@ -41,6 +41,6 @@ async fn a_form_of_a_rule_that_has_changed_is_not_saved() {
 #[track_caller]
 fn hidden_field(page: &str, name: &str) -> String {
     let start = format!(r#"type="hidden" name="{name}" value=""#);
-    let (_, rest) = page.split_once(&start).unwrap_or_else(|| panic!("no field `{name}`: {page}"));
+    let (_, rest) = page.split_once(&start).ok_or((name, page)).unwrap();
     rest.split_once('"').unwrap().0.to_owned()
 }
