@@ -21,17 +21,17 @@ mod find;
 mod segment;
 mod source_scope;
 mod tool_ref;
+mod view_caches;
 mod view_key;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
-use crate::search::SearchIndex;
 use crate::search::embeddings::LazyModel;
 
 pub(crate) use essential::Importance;
 pub use segment::{CallSpec, Segment, SegmentEntry};
-use source_scope::{CopyOnWriteCache, ScopeCaches};
+use source_scope::ScopeCaches;
 pub use tool_ref::{ToolRef, ToolStatus};
 use toolcrib_core::features::RecordedFeatures;
 use toolcrib_core::fingerprint::Fingerprint;
@@ -41,6 +41,7 @@ use toolcrib_core::source::{OnConflict, Source, SourceId};
 use toolcrib_core::tool::SEPARATOR;
 pub use view::View;
 pub(crate) use view::VisibleSource;
+use view_caches::ViewCaches;
 pub use view_key::ViewKey;
 
 /// Immutable snapshot of all enabled sources and their tools.
@@ -63,12 +64,8 @@ pub struct Catalog {
     hash: Option<Fingerprint>,
     /// Whether a rule of a source, or a default, denies or hides a tool.
     leaves_out_tools: bool,
-    /// Key of the full view.
-    view_key: OnceLock<ViewKey>,
-    /// Masks of the views that were read, by the key of their scope; `None` inside for the full view.
-    masks: CopyOnWriteCache<Fingerprint, Option<Arc<view::ViewMask>>>,
-    /// Index of the full view, built by the first search.
-    search_index: OnceLock<SearchIndex>,
+    /// Shared with earlier catalogues of the same content.
+    view_caches: Arc<ViewCaches>,
     /// Model for semantic search, if one is configured.
     search_model: Option<Arc<LazyModel>>,
 }
@@ -221,6 +218,13 @@ impl CatalogSource {
         CatalogSource { features, ..self }
     }
 
+    /// Whether nothing that can be read from two sources differs. Lists of tools are compared by identity.
+    pub fn has_same_content(&self, other: &CatalogSource) -> bool {
+        let same_features = self.features.as_ref().map(Arc::as_ptr) == other.features.as_ref().map(Arc::as_ptr);
+        let same_state = Arc::ptr_eq(&self.state, &other.state) || self.state == other.state;
+        Arc::ptr_eq(&self.segment, &other.segment) && same_features && same_state && self.options == other.options
+    }
+
     /// Returns the source with another description of itself.
     fn with_about(&self, about: String) -> CatalogSource {
         CatalogSource::new(Arc::new(self.segment.with_about(about)), self.state.clone(), self.options.clone())
@@ -275,9 +279,7 @@ impl Catalog {
             essential_configured,
             hash,
             leaves_out_tools,
-            view_key: OnceLock::new(),
-            masks: CopyOnWriteCache::default(),
-            search_index: OnceLock::new(),
+            view_caches: Arc::default(),
             search_model: None,
         }
     }
@@ -306,6 +308,19 @@ impl Catalog {
             self.essential_patterns = patterns.map(|pattern| pattern.to_ascii_lowercase()).collect();
         }
         self
+    }
+
+    /// Takes over the masks and search indexes of an earlier catalogue if both have the same sources and settings.
+    #[must_use]
+    pub fn sharing_views_of(self, previous: &Catalog) -> Catalog {
+        let has_same_sources = self.sources().map(Arc::as_ptr).eq(previous.sources().map(Arc::as_ptr));
+        let has_same_model =
+            self.search_model.as_ref().map(Arc::as_ptr) == previous.search_model.as_ref().map(Arc::as_ptr);
+        // The hash covers the essential tools.
+        if !(has_same_sources && has_same_model && self.hash() == previous.hash()) {
+            return self;
+        }
+        Catalog { view_caches: previous.view_caches.clone(), ..self }
     }
 
     /// Digest of the tool lists, including skipped tools. Independent of the version and of the order of

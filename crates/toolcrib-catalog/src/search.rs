@@ -160,8 +160,8 @@ impl View {
     fn search_by(&self, query: &Query, model: Option<&embeddings::EmbeddingModel>) -> SearchResults {
         // The first search in a catalogue builds the index; later ones share it.
         let index = self.search_index();
-        let Ranking { hits: ranked, total, is_weak } = rank::rank_tools(index, query, model);
-        let hits: Vec<Hit> = ranked.into_iter().filter_map(|hit| build_hit(index, hit)).collect();
+        let Ranking { hits: ranked, total, is_weak } = rank::rank_tools(&index, query, model);
+        let hits: Vec<Hit> = ranked.into_iter().filter_map(|hit| build_hit(&index, hit)).collect();
         let hint = match (hits.is_empty(), is_weak) {
             (true, _) => Some(no_match_hint(query)),
             (false, true) => Some(WEAK_MATCHES_HINT.to_owned()),

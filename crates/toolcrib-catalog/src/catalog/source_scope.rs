@@ -64,6 +64,10 @@ pub(super) struct CopyOnWriteCache<K, V>(ArcSwap<HashMap<K, Arc<V>>>);
 impl CatalogSource {
     /// Returns what a scope makes of this source. `shadowed` are the entries that the catalogue leaves out.
     pub(super) fn scope(&self, scope: &AccessScope, shadowed: &[usize]) -> Arc<SourceScope> {
+        if !scope.only_globs().is_empty() {
+            // Clients choose the globs. Their masks are kept, see `ViewCaches`, but displace no results of other scopes.
+            return Arc::new(SourceScope::new(self, scope, shadowed));
+        }
         let cache = &self.scope_caches.scopes;
         let key = ScopeKey { scope: scope.key(), shadowed: shadowed.to_vec() };
         cache.get_or_insert(key, MAX_CACHED_SCOPES, || SourceScope::new(self, scope, shadowed))

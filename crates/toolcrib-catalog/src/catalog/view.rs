@@ -27,7 +27,7 @@ use toolcrib_core::source::SourceId;
 use toolcrib_core::text::WithheldNames;
 use toolcrib_core::tool::ToolName;
 
-use super::source_scope::{MAX_CACHED_SCOPES, SourceScope};
+use super::source_scope::SourceScope;
 use super::view_key::{self, ViewKey};
 use super::{Catalog, CatalogSource, PositionedSource, ToolRef, ToolStatus};
 use crate::search::SearchIndex;
@@ -53,8 +53,6 @@ pub(super) struct ViewMask {
     hash: Fingerprint,
     /// Globs on essential tools of the endpoint of a group, instead of those of the configuration.
     essential: Option<Vec<String>>,
-    /// Index of the visible tools alone, built by the first search.
-    search_index: OnceLock<SearchIndex>,
 }
 
 /// A catalogue together with the mask of a view; what [`View`] and the catalogue's own lookups share.
@@ -104,13 +102,13 @@ impl View {
         if !scope.has_rules() && !leaves_out_tools {
             return View::full(catalog);
         }
-        let mask = catalog.masks.get_or_insert(scope.key(), MAX_CACHED_SCOPES, || {
+        let mask = catalog.view_caches.mask(scope, || {
             let sources = catalog.positioned_sources();
             let sources = sources.map(|positioned| positioned.source.scope(scope, &positioned.shadowed)).collect();
             let essential = scope.endpoint_group().map(|group| group.definition.essential.clone());
             ViewMask::new(&catalog, sources, essential.filter(|globs| !globs.is_empty())).map(Arc::new)
         });
-        View { mask: (*mask).clone(), catalog }
+        View { mask, catalog }
     }
 
     /// Returns the view that shows those tools of this one whose name, or own name at the source, matches a glob.
@@ -278,9 +276,12 @@ impl View {
 
     /// Returns the full-text index, which the first search builds. All full views of a catalogue share one; a restricted
     /// view has its own, so that the words of other tools do not affect its scores.
-    pub(crate) fn search_index(&self) -> &SearchIndex {
-        let index = self.mask.as_ref().map_or(&self.catalog.search_index, |mask| &mask.search_index);
-        index.get_or_init(|| SearchIndex::build(self.visible_sources()))
+    pub(crate) fn search_index(&self) -> Arc<SearchIndex> {
+        let build = || SearchIndex::build(self.visible_sources());
+        match &self.mask {
+            Some(mask) => self.catalog.view_caches.restricted_index(mask.key, build),
+            None => self.catalog.view_caches.full_index(build),
+        }
     }
 
     /// Model for semantic search, if one is configured.
@@ -316,7 +317,7 @@ impl ViewMask {
         }
         let tools = VisibleTools { catalog, mask: Some(&sources), extent: Extent::Visible };
         let (key, hash) = view_key::restricted_key(tools, essential.as_deref());
-        Some(ViewMask { sources, key, hash, essential, search_index: OnceLock::new() })
+        Some(ViewMask { sources, key, hash, essential })
     }
 }
 

@@ -25,7 +25,7 @@ impl fmt::Display for ViewKey {
 impl Catalog {
     /// Key of the full view, computed on first use.
     pub(super) fn view_key(&self) -> ViewKey {
-        *self.view_key.get_or_init(|| {
+        *self.view_caches.full_key.get_or_init(|| {
             let mut text = format!("full {} {:?}", self.hash(), self.search_model);
             for source in self.sources() {
                 push(&mut text, format_args!(" {}", source.details_digest()));

@@ -424,9 +424,11 @@ impl State {
             .zip(source)
             .and_then(|(state, source)| build_catalog_source(writer, state, source, self.connectors.builtins()));
         match built {
-            Some(catalog_source) => writer.catalog_sources.insert(id.clone(), catalog_source),
-            None => writer.catalog_sources.remove(id),
-        };
+            // The known entry keeps what views have computed from it.
+            Some(built) if writer.catalog_sources.get(id).is_some_and(|known| known.has_same_content(&built)) => {}
+            Some(built) => drop(writer.catalog_sources.insert(id.clone(), built)),
+            None => drop(writer.catalog_sources.remove(id)),
+        }
     }
 
     /// Builds and publishes a snapshot of the writer's state, and notifies subscribers if the catalogue or the rules changed. Called
@@ -454,7 +456,8 @@ impl State {
             // tool.
             let embedded = self.connectors.builtins().embedded_catalog_source();
             let sources = writer.catalog_sources.values().cloned().chain(embedded).collect();
-            snapshot.catalog = Arc::new(settings.build_catalog(inventory.version, sources));
+            let catalog = settings.build_catalog(inventory.version, sources);
+            snapshot.catalog = Arc::new(catalog.sharing_views_of(&snapshot.catalog));
             snapshot.inventory = inventory.clone();
             snapshot.environment = environment.clone();
             snapshot.declared_sources = declared.clone();
