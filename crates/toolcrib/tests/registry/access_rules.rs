@@ -128,6 +128,23 @@ async fn rules_of_the_configuration_are_recorded_and_cannot_be_changed_at_run_ti
     assert_eq!(seen(&registry, &Principal::local("agent")).len(), 4);
 }
 
+/// Work grows with what changed: views keep what they have computed from sources that stay as they are.
+#[tokio::test]
+async fn changed_rules_rebuild_no_source() {
+    let (registry, ..) = open(RULES).await;
+    let before = registry.unrestricted_catalog();
+    let is_kept = || {
+        let after = registry.unrestricted_catalog();
+        before.sources().zip(after.sources()).all(|(old, new)| Arc::ptr_eq(old, new))
+    };
+    let policy = policy("mine", json!({"match": {"source": "shop"}, "verdict": "ask"}));
+    registry.rules().define(policy, actor()).await.unwrap();
+    assert!(is_kept());
+    registry.configuration().apply(&config(&format!("{SOURCES}policies: [{{ name: x, verdict: ask }}]"))).await.unwrap();
+    assert!(is_kept());
+    assert_eq!(registry.rules().in_force().policies().count(), 2);
+}
+
 #[tokio::test]
 async fn rules_are_defined_explained_and_previewed() {
     let (registry, ..) = open("").await;
