@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use serde_json::Map;
 use toolcrib::refresh::RefreshStatus;
 use toolcrib::{Refresh, Registry, RegistryOptions};
 
@@ -52,9 +53,11 @@ async fn time_discovery(sources: usize) -> Result<Duration> {
         (0..sources).map(|number| (format!("slow {number}"), scripted_command(&["--delay-ms", DELAY_MS]))).collect();
     let directory = tempfile::tempdir()?;
     let store = toolcrib::store::open(&directory.path().to_string_lossy()).await?;
-    let registry =
-        Registry::open(parse_config(&commands)?, RegistryOptions { store: Some(store), ..RegistryOptions::default() })
-            .await?;
+    let registry = Registry::open(
+        parse_config(&commands, &Map::new())?,
+        RegistryOptions { store: Some(store), ..RegistryOptions::default() },
+    )
+    .await?;
     // Opening is not part of the measurement.
     let start = std::time::Instant::now();
     let outcomes = registry.refresh(Refresh::default()).await;

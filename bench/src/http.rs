@@ -10,11 +10,14 @@ mod servers;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use serde_json::Map;
+
 use crate::Result;
 use crate::measure::{measure_time, median, ratio};
 use crate::report::{BenchReport, RatioRow, Threshold, format_duration};
-use client::RawHttpClient;
-use servers::{BareServer, ToolcribServer};
+pub(crate) use client::RawHttpClient;
+use servers::BareServer;
+pub(crate) use servers::{TOOLS, ToolcribServer, build_runtime, open_registry};
 
 /// Number of blocks of requests. Both servers alternate, so that disturbances affect both.
 const BLOCKS: usize = 40;
@@ -57,8 +60,8 @@ const QUERY_WORDS: [&str; 20] = [
 
 /// Measures latency, throughput and the effect of listeners.
 pub(crate) fn run(report: &mut BenchReport) -> Result<()> {
-    let runtime = servers::build_runtime()?;
-    let served = ToolcribServer::start(&runtime)?;
+    let runtime = build_runtime()?;
+    let served = ToolcribServer::start(&runtime, runtime.block_on(open_registry(&Map::new()))?)?;
     let tools = "/api/tools?limit=100";
     // The bodies of Toolcrib become those of the bare handler, so both send the same bytes.
     let page = RawHttpClient::connect(&served.address)?.get(tools, "")?;

@@ -24,6 +24,8 @@ mod openapi;
 
 mod http;
 
+mod access;
+
 mod measure;
 mod recorded_tools;
 mod report;
@@ -38,7 +40,7 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 type BenchFn = fn(&mut BenchReport) -> Result<()>;
 
 /// All benchmarks, in the order in which they run.
-const BENCHES: [(&str, BenchFn); 9] = [
+const BENCHES: [(&str, BenchFn); 10] = [
     ("start", start::run),
     ("discovery", discovery::run),
     ("publish", publish::run),
@@ -48,6 +50,7 @@ const BENCHES: [(&str, BenchFn); 9] = [
     ("search", search::run),
     ("openapi", openapi::run),
     ("http", http::run),
+    ("access", access::run),
 ];
 
 fn main() -> ExitCode {

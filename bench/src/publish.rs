@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::value::{RawValue, to_raw_value};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use toolcrib::catalog::{Catalog, CatalogSource, Segment, SourceOptions};
 use toolcrib::core::fingerprint::Fingerprint;
 use toolcrib::core::inventory::{Actor, Command};
@@ -172,7 +172,7 @@ async fn measure_publishing(
 async fn open_registry(store: Arc<dyn Store>, lists: &[SourceTools]) -> Result<Registry> {
     let commands: Vec<_> = lists.iter().map(|list| (list.id.to_string(), vec!["never-started".to_owned()])).collect();
     let options = RegistryOptions { store: Some(store), follow_writes: false, ..RegistryOptions::default() };
-    Ok(Registry::open(parse_config(&commands)?, options).await?)
+    Ok(Registry::open(parse_config(&commands, &Map::new())?, options).await?)
 }
 
 /// Changes the description of the first tool.

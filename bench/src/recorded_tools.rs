@@ -97,17 +97,22 @@ pub(crate) fn source_id(number: usize) -> Result<SourceId> {
 
 /// Returns a configuration file from the name and the command of each source, in the format of `.mcp.json`.
 pub(crate) fn config_json(commands: &[(String, Vec<String>)]) -> String {
-    let sources: Map<String, Value> = commands
-        .iter()
-        .map(|(name, command)| (name.clone(), json!({"command": command.first(), "args": command.get(1..)})))
-        .collect();
-    json!({"mcpServers": sources}).to_string()
+    json!({"mcpServers": sources_json(commands)}).to_string()
 }
 
-/// Parses [`config_json`].
-pub(crate) fn parse_config(commands: &[(String, Vec<String>)]) -> Result<Config> {
+/// Parses a configuration with these sources and further keys.
+pub(crate) fn parse_config(commands: &[(String, Vec<String>)], settings: &Map<String, Value>) -> Result<Config> {
+    let mut config = settings.clone();
+    config.insert("sources".into(), sources_json(commands));
     let errors = |errors: Vec<toolcrib::config::ConfigDiagnostic>| format!("{errors:?}");
-    Ok(Config::read(&config_json(commands), "bench.json", Path::new("/")).map_err(errors)?)
+    Ok(Config::read(&Value::Object(config).to_string(), "bench.json", Path::new("/")).map_err(errors)?)
+}
+
+fn sources_json(commands: &[(String, Vec<String>)]) -> Value {
+    let source = |(name, command): &(String, Vec<String>)| {
+        (name.clone(), json!({"command": command.first(), "args": command.get(1..)}))
+    };
+    Value::Object(commands.iter().map(source).collect())
 }
 
 /// Returns the command line of the scripted server with flags.

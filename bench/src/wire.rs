@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use toolcrib::{Principal, Registry, RegistryOptions};
 
 use crate::Result;
@@ -49,9 +49,11 @@ fn format_speed(per_call: Duration) -> String {
 
 /// Measures the mean time of sequential calls through the registry.
 async fn time_registry_calls() -> Result<Duration> {
-    let registry =
-        Registry::open(parse_config(&[("scripted".to_owned(), scripted_command(&[]))])?, RegistryOptions::default())
-            .await?;
+    let registry = Registry::open(
+        parse_config(&[("scripted".to_owned(), scripted_command(&[]))], &Map::new())?,
+        RegistryOptions::default(),
+    )
+    .await?;
     let caller = Principal::local("bench");
     let call = async || registry.call("scripted__echo", call_arguments()).caller(caller.clone()).await;
     // The first call discovers and connects.

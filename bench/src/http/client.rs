@@ -10,21 +10,21 @@ use crate::Result;
 const READ_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Client with one persistent connection.
-pub(super) struct RawHttpClient {
+pub(crate) struct RawHttpClient {
     stream: BufReader<TcpStream>,
     address: String,
 }
 
 /// Parts of a response that the benchmark needs.
-pub(super) struct RawResponse {
+pub(crate) struct RawResponse {
     /// Empty if the response has none.
-    pub(super) etag: String,
-    pub(super) body: Vec<u8>,
+    pub(crate) etag: String,
+    pub(crate) body: Vec<u8>,
 }
 
 impl RawHttpClient {
     /// Connects to a server.
-    pub(super) fn connect(address: &str) -> Result<RawHttpClient> {
+    pub(crate) fn connect(address: &str) -> Result<RawHttpClient> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(READ_TIMEOUT))?;
@@ -33,7 +33,7 @@ impl RawHttpClient {
 
     /// Connects to `/api/events` and waits until the subscription is confirmed by the comment `: listening`. Dropping
     /// the client ends the subscription.
-    pub(super) fn subscribe_events(address: &str) -> Result<RawHttpClient> {
+    pub(crate) fn subscribe_events(address: &str) -> Result<RawHttpClient> {
         let mut client = RawHttpClient::connect(address)?;
         client.send_get("/api/events", "")?;
         let mut line = String::new();
@@ -47,7 +47,7 @@ impl RawHttpClient {
     }
 
     /// Sends a GET request and reads the response. `headers` are complete lines.
-    pub(super) fn get(&mut self, path: &str, headers: &str) -> Result<RawResponse> {
+    pub(crate) fn get(&mut self, path: &str, headers: &str) -> Result<RawResponse> {
         self.send_get(path, headers)?;
         let mut line = String::new();
         let mut length = 0;

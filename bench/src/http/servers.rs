@@ -5,9 +5,11 @@ use axum::body::Bytes;
 use axum::http::{StatusCode, header};
 use axum::routing::get;
 use axum::serve::ListenerExt;
+use serde_json::{Map, Value};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
+use toolcrib::config::Config;
 use toolcrib::config_file::LoadedConfig;
 use toolcrib::{Registry, RegistryOptions};
 use toolcrib_server::{HttpServer, McpService, ServerConfig, bind};
@@ -16,40 +18,46 @@ use crate::Result;
 use crate::recorded_tools::{parse_config, renamed_tools, split_into_sources};
 
 /// Number of tools in the catalogue.
-const TOOLS: usize = 10_000;
+pub(crate) const TOOLS: usize = 10_000;
 /// Number of tools of each source.
 const TOOLS_PER_SOURCE: usize = 200;
 
 /// Toolcrib server that runs as long as its runtime.
-pub(super) struct ToolcribServer {
-    pub(super) address: String,
+pub(crate) struct ToolcribServer {
+    pub(crate) address: String,
     /// Removed with the server.
     _data: TempDir,
 }
 
 /// Axum server with fixed responses.
-pub(super) struct BareServer {
-    pub(super) address: String,
+pub(crate) struct BareServer {
+    pub(crate) address: String,
 }
 
 /// Builds a runtime with one worker thread for both servers. The core on which it runs changes the time of a short
 /// response fourfold, so both must share it.
-pub(super) fn build_runtime() -> Result<Runtime> {
+pub(crate) fn build_runtime() -> Result<Runtime> {
     Ok(Builder::new_multi_thread().worker_threads(1).enable_all().build()?)
 }
 
+/// Opens a registry in memory with 10,000 tools. No source is contacted: their commands are never run. `settings` are further
+/// keys of the configuration.
+pub(crate) async fn open_registry(settings: &Map<String, Value>) -> Result<(Registry, Config)> {
+    let lists = split_into_sources(&renamed_tools(TOOLS)?, TOOLS_PER_SOURCE)?;
+    let commands: Vec<_> = lists.iter().map(|list| (list.id.to_string(), vec!["true".to_owned()])).collect();
+    let config = parse_config(&commands, settings)?;
+    let registry = Registry::open(config.clone(), RegistryOptions::default()).await?;
+    for list in lists {
+        registry.sources().record_tools(&list.id, list.tools).await?;
+    }
+    Ok((registry, config))
+}
+
 impl ToolcribServer {
-    /// Records the tools in memory and serves them. No source is contacted: their commands are never run.
-    pub(super) fn start(runtime: &Runtime) -> Result<ToolcribServer> {
+    /// Serves a registry.
+    pub(crate) fn start(runtime: &Runtime, (registry, config): (Registry, Config)) -> Result<ToolcribServer> {
         let data = tempfile::tempdir()?;
-        let lists = split_into_sources(&renamed_tools(TOOLS)?, TOOLS_PER_SOURCE)?;
-        let commands: Vec<_> = lists.iter().map(|list| (list.id.to_string(), vec!["true".to_owned()])).collect();
-        let config = parse_config(&commands)?;
         let serving = runtime.block_on(async {
-            let registry = Registry::open(config.clone(), RegistryOptions::default()).await?;
-            for list in lists {
-                registry.sources().record_tools(&list.id, list.tools).await?;
-            }
             let surface = McpService::new(registry, config.expose.clone());
             let found = LoadedConfig::from_config(config);
             let setup = ServerConfig {
@@ -68,7 +76,7 @@ impl ToolcribServer {
 
 impl BareServer {
     /// Serves each body at its path, and `304 Not Modified` at `/unchanged`.
-    pub(super) fn start(runtime: &Runtime, answers: &[(&'static str, &[u8])]) -> Result<BareServer> {
+    pub(crate) fn start(runtime: &Runtime, answers: &[(&'static str, &[u8])]) -> Result<BareServer> {
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0"))?;
         let address = listener.local_addr()?.to_string();
         let listener = listener.tap_io(|stream| {
