@@ -245,6 +245,11 @@ impl Authenticator {
         Some(verified.map(|principal| AuthenticatedClient::with_token(principal, locality)))
     }
 
+    /// Returns the callers of identity providers that are known: those whose access tokens this process has verified.
+    pub(crate) fn known_jwt_callers(&self) -> Vec<Principal> {
+        self.jwt.known_callers(self.registry.now())
+    }
+
     /// Returns the client of an access token that was verified before.
     fn find_verified_jwt(&self, token: &str, locality: Locality) -> Option<AuthenticatedClient> {
         // No other token has a dot.

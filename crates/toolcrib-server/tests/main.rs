@@ -9,6 +9,7 @@ mod auth {
 
     mod declare;
     mod jwt;
+    mod known_callers;
     mod loopback;
     mod network;
     mod oidc_provider;

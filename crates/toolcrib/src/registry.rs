@@ -14,6 +14,7 @@ mod declare;
 mod enable;
 mod precondition;
 mod rule_definitions;
+mod rule_preview;
 
 // Reading sources and tools.
 mod api_requirements;
@@ -75,10 +76,8 @@ pub use history::{History, HistoryPage, HistoryQuery, HistoryRecord};
 pub use lockfile::Lockfiles;
 pub use precondition::Precondition;
 pub use removed_tools::{FoundTool, RemovedTool, RemovedToolsPage, RemovedToolsQuery};
-pub use rule_definitions::{
-    CallerChange, CallerVerdict, GroupMembers, PreviewCaller, RuleChange, RuleChangePreview, RuleDefinitions,
-    VerdictChange,
-};
+pub use rule_definitions::{CallerVerdict, GroupMembers, PreviewCaller, RuleDefinitions, ToolAccess, ToolGroup};
+pub use rule_preview::{CallerChange, RuleChange, RuleChangePreview, ToolChanges, VerdictChange};
 pub use source_view::{ConnectionState, DiscoveryStatus, SourceHealth, SourceView, Sources};
 pub use sources_version::{ListHints, SourcesVersion};
 pub use stats::{SourceStats, Statistics, Stats, ToolStats};
@@ -217,7 +216,12 @@ impl Registry {
 
     /// Returns the groups, access rules and policies.
     pub fn rules(&self) -> RuleDefinitions<'_> {
-        RuleDefinitions { registry: self, precondition: Precondition::NONE }
+        self.rules_for(&UNRESTRICTED)
+    }
+
+    /// Returns the groups, access rules and policies for an administrator, who may be limited to the tools of groups.
+    pub fn rules_for<'a>(&'a self, reader: &'a Principal) -> RuleDefinitions<'a> {
+        RuleDefinitions { registry: self, reader, precondition: Precondition::NONE }
     }
 
     /// Returns lockfiles of the catalogue, and what changed since one was written.

@@ -3,7 +3,6 @@
 //! Makes no network requests: a tool of a source that was never discovered is unknown.
 
 use clap::Args;
-use serde_json::json;
 use toolcrib::core::access_rules::{ExplainedRule, Explanation};
 use toolcrib::core::text::sanitize;
 use toolcrib::registry::CallerVerdict;
@@ -45,8 +44,8 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
 fn explain(session: &CliSession, arguments: &Arguments) -> Result<()> {
     let (registry, common) = (&session.registry, &session.common);
     if arguments.callers {
-        let callers = registry.rules().callers_of(&arguments.tool, &[])?;
-        return common.print(&json!({ "callers": callers }), || render_callers(&callers));
+        let access = registry.rules().access_to(&arguments.tool, &[])?;
+        return common.print(&access, || render_callers(&access.callers));
     }
     let selected = arguments.preview.caller(registry)?;
     let caller = selected.unwrap_or_else(|| Principal::local("local"));

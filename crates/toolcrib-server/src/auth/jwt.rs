@@ -115,6 +115,11 @@ impl AccessTokenVerifier {
         self.verified.find(hash, now)
     }
 
+    /// Returns the callers whose tokens were verified and are still valid, each once; only the newest of very many.
+    pub(super) fn known_callers(&self, now: Timestamp) -> Vec<Principal> {
+        self.verified.newest_callers(now)
+    }
+
     /// Verifies a token, whose SHA-256 is `hash`. May fetch keys.
     ///
     /// # Errors

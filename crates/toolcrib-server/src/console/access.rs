@@ -80,7 +80,7 @@ fn section_path(kind: RuleKind) -> &'static str {
 }
 
 fn render_groups(context: &PageContext<'_>) -> Markup {
-    let definitions = context.app.registry.rules();
+    let definitions = context.rules();
     let rules = definitions.in_force();
     html! {
         section id="groups" aria-labelledby="groups-title" {

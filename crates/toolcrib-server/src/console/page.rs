@@ -6,7 +6,7 @@
 use maud::{DOCTYPE, Markup, html};
 use toolcrib::SourceId;
 use toolcrib::catalog::View;
-use toolcrib::registry::{DiscoveryStage, SourceView};
+use toolcrib::registry::{DiscoveryStage, RuleDefinitions, SourceView};
 
 use super::alerts;
 use super::assets::{LOGO, SCRIPT, STYLE};
@@ -44,6 +44,11 @@ impl PageContext<'_> {
     /// Returns the view of the catalogue that all pages of the client use, so that their counts agree.
     pub(super) fn catalog_view(&self) -> View {
         self.app.registry.view(&self.client.principal)
+    }
+
+    /// Returns the groups, access rules and policies, with the tools that the client may know of.
+    pub(super) fn rules(&self) -> RuleDefinitions<'_> {
+        self.app.registry.rules_for(&self.client.principal)
     }
 
     /// Returns the sources that the client may know of.

@@ -10,7 +10,7 @@ use toolcrib::{Code, Error, Principal, Registry, Result};
 use super::body::JsonBody;
 use super::error::ApiResult;
 use super::openapi_schema::{
-    array_of, boolean, closed, described, nullable, object_schema, string_enum, text, with_optional,
+    array_of, boolean, closed, described, nullable, object_schema, string_array, string_enum, text, with_optional,
 };
 use super::query::PathParam;
 use super::response::{ok_json, render_blocking};
@@ -26,9 +26,9 @@ pub(super) fn routes() -> Vec<ApiRoute> {
             .json_response(200, "Explanation", "The rules are in the order in which they are applied")
             .error_responses(&[400, 404, 413, 415]),
         ApiRoute::new("GET", "/api/tools/{name}/callers", "list_callers", get(list_callers))
-            .summary("Verdict on a tool for local processes and for the holder of each token")
+            .summary("Groups that have a tool, and the verdict on it for each known caller")
             .tool_param()
-            .json_response(200, "Callers", "Local processes first, then tokens in the order of their names")
+            .json_response(200, "Callers", "Local processes, the holders of tokens, callers of identity providers")
             .error_responses(&[400, 404]),
     ]
 }
@@ -60,10 +60,13 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
         "Claims of an access token of an identity provider, with the role `agent`; only for administrators",
     );
     let request = with_optional(object_schema(&[("tool", tool)]), &[("token", token), ("claims", claims)]);
+    let given_by = described(string_array(), "Active access rules that give the group to callers");
+    let group = object_schema(&[("name", text()), ("access", given_by)]);
+    let groups = described(array_of(group), "Groups that have the tool");
     vec![
         ("ExplainRequest", closed(request)),
         ("Explanation", object_schema(&explanation)),
-        ("Callers", object_schema(&[("callers", array_of(schema_ref("CallerVerdict")))])),
+        ("Callers", object_schema(&[("groups", groups), ("callers", array_of(schema_ref("CallerVerdict")))])),
         ("CallerVerdict", object_schema(&caller)),
     ]
 }
@@ -105,7 +108,7 @@ fn find_caller(registry: &Registry, client: &Principal, caller: Option<PreviewCa
 
 /// `GET /api/tools/{name}/callers`.
 async fn list_callers(request: AuthorizedRequest, PathParam(name): PathParam) -> ApiResult {
-    let registry = request.app.registry.clone();
-    let callers = render_blocking(move || registry.rules().callers_of(&name, &[])).await?;
-    ok_json(&json!({ "callers": callers }))
+    let AuthorizedRequest { app, client, .. } = request;
+    let find = move || app.registry.rules_for(&client.principal).access_to(&name, &app.auth.known_jwt_callers());
+    ok_json(&render_blocking(find).await?)
 }

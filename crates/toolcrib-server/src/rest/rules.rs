@@ -19,11 +19,11 @@ use axum::response::IntoResponse;
 use axum::routing::{delete, get, put};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use toolcrib::Registry;
 use toolcrib::config::{ConfigDiagnostic, REQUEST_BODY, parse_rule, rule_to_json};
 use toolcrib::core::access_rules::{NamedRule, RuleKind};
 use toolcrib::core::inventory::{Inventory, Origin};
-use toolcrib::registry::{Precondition, RuleChange};
+use toolcrib::registry::{Precondition, RuleChange, RuleDefinitions};
+use toolcrib::{Registry, Result};
 
 use super::body::JsonBody;
 use super::error::ApiResult;
@@ -111,7 +111,8 @@ impl RuleRoutes {
             route.path_param("name", schema, &format!("Name of the {}", kind.noun()))
         };
         let with_dry_run = |route: ApiRoute| {
-            let description = "Writes nothing; answers what would change for local processes and the holders of tokens";
+            let description = "Writes nothing; answers what would change for the callers that are known: local processes, \
+                               the holders of tokens, and callers of identity providers with a valid token";
             with_name(route).query_param("dry_run", json!({ "type": "boolean", "default": false }), description)
         };
         let list = ApiRoute::new("GET", self.list_path, list_id, get(move |request| list_rules(kind, request)))
@@ -152,11 +153,11 @@ impl RuleRoutes {
 
 /// `GET /api/groups`, `/api/access` and `/api/policies`.
 async fn list_rules(kind: RuleKind, request: AuthorizedRequest) -> ApiResult {
-    let registry = request.app.registry.clone();
     let list = move || {
-        let rules = registry.rules().in_force();
+        let definitions = request.app.registry.rules_for(&request.client.principal);
+        let rules = definitions.in_force();
         let rules = rules.iter().filter(|(rule, _)| rule.kind() == kind);
-        Ok(rules.map(|(rule, origin)| rule_response(&registry, &rule, origin)).collect::<Vec<Value>>())
+        Ok(rules.map(|(rule, origin)| rule_response(&definitions, &rule, origin)).collect::<Vec<Value>>())
     };
     ok_json(&json!({ kind.plural(): render_blocking(list).await? }))
 }
@@ -166,7 +167,8 @@ async fn get_rule(kind: RuleKind, request: AuthorizedRequest, PathParam(name): P
     let registry = &request.app.registry;
     let found = registry.rules().in_force().find(kind, &name);
     let (rule, origin) = found.ok_or_else(|| registry.rules().unknown_error(kind, &name))?;
-    tagged_json(&rule_response(registry, &rule, origin), rule_etag(&rule, origin))
+    let etag = rule_etag(&rule, origin);
+    tagged_json(&render_rule(&request, rule, origin).await?, etag)
 }
 
 /// `PUT /api/groups/{name}`, `/api/access/{name}` and `/api/policies/{name}`.
@@ -190,12 +192,13 @@ async fn define_rule(
     let registry = &request.app.registry;
     if params.flag("dry_run")? {
         is_unchanged(&registry.inventory())?;
-        return preview(registry, RuleChange::Define(Box::new(rule))).await;
+        return preview(&request, RuleChange::Define(Box::new(rule))).await;
     }
     let local_had_none = registry.rules().leave_local_without_tools();
     let rules = registry.rules().only_if(Precondition::new(&is_unchanged));
     rules.define(rule.clone(), request.client.actor()).await?;
-    let mut response = rule_response(registry, &rule, Origin::Runtime);
+    let etag = rule_etag(&rule, Origin::Runtime);
+    let mut response = render_rule(&request, rule, Origin::Runtime).await?;
     if let Some(warning) = local_warning(registry, local_had_none) {
         response["warnings"] = json!([warning]);
     }
@@ -204,7 +207,7 @@ async fn define_rule(
     } else {
         created_json(&response, &format!("/api/{}/{name}", kind.plural()))?
     };
-    response.headers_mut().insert(header::ETAG, rule_etag(&rule, Origin::Runtime));
+    response.headers_mut().insert(header::ETAG, etag);
     Ok(response)
 }
 
@@ -225,7 +228,7 @@ async fn remove_rule(
             return Err(registry.rules().unknown_error(kind, &name).into());
         }
         is_unchanged(&inventory)?;
-        return preview(registry, RuleChange::Remove(kind, name)).await;
+        return preview(&request, RuleChange::Remove(kind, name)).await;
     }
     let local_had_none = registry.rules().leave_local_without_tools();
     let rules = registry.rules().only_if(Precondition::new(&is_unchanged));
@@ -236,15 +239,21 @@ async fn remove_rule(
 }
 
 /// Answers what a change would do.
-async fn preview(registry: &Registry, change: RuleChange) -> ApiResult {
-    let registry = registry.clone();
-    ok_json(&render_blocking(move || registry.rules().preview(&change, &[])).await?)
+async fn preview(request: &AuthorizedRequest, change: RuleChange) -> ApiResult {
+    let (app, client) = (request.app.clone(), request.client.clone());
+    let preview = move || app.registry.rules_for(&client.principal).preview(&change, &app.auth.known_jwt_callers());
+    ok_json(&render_blocking(preview).await?)
+}
+
+/// Renders a rule for the client of a request, on a blocking thread.
+async fn render_rule(request: &AuthorizedRequest, rule: NamedRule, origin: Origin) -> Result<Value> {
+    let (app, client) = (request.app.clone(), request.client.clone());
+    render_blocking(move || Ok(rule_response(&app.registry.rules_for(&client.principal), &rule, origin))).await
 }
 
 /// Renders a rule with its origin; of a group also its tools.
-fn rule_response(registry: &Registry, rule: &NamedRule, origin: Origin) -> Value {
+fn rule_response(rules: &RuleDefinitions<'_>, rule: &NamedRule, origin: Origin) -> Value {
     let mut response = rule_to_json(rule);
-    let rules = registry.rules();
     if let NamedRule::Group(name, _) = rule
         && let Some(group) = rules.in_force().group(name)
     {

@@ -167,13 +167,17 @@ async fn a_dry_run_tells_what_would_change_and_writes_nothing() {
     let head = server.registry.inventory().version;
     let rule = json!({ "when": [{ "claim": "team", "equals": "desk" }], "groups": ["desk"] });
     let preview = server.put("/api/access/desk?dry_run=true", &rule, "").await.expect_json(200);
-    let local = json!({
-        "caller": "local", "kind": "local", "gains": [], "loses": ["shop__order", "shop__refund"], "verdicts": [],
-    });
-    let bot = json!({ "caller": "bot", "kind": "token", "gains": [], "loses": ["shop__refund"], "verdicts": [] });
-    assert_eq!(preview, json!({ "callers": [local, bot], "unchanged": 0 }));
+    let change = |caller: &str, kind: &str, loses: &[&str]| {
+        json!({
+            "caller": caller, "kind": kind, "gains": [], "gains_count": 0, "loses": loses, "loses_count": loses.len(),
+            "verdicts": [], "verdicts_count": 0,
+        })
+    };
+    let local = change("local", "local", &["shop__order", "shop__refund"]);
+    let bot = change("bot", "token", &["shop__refund"]);
+    assert_eq!(preview, json!({ "callers": [local, bot], "changed": 2, "unchanged": 0 }));
     let removal = server.delete("/api/groups/desk?dry_run=true", "").await.expect_json(200);
-    assert_eq!(removal, json!({ "callers": [], "unchanged": 2 }));
+    assert_eq!(removal, json!({ "callers": [], "changed": 0, "unchanged": 2 }));
     assert_eq!(server.delete("/api/groups/none?dry_run=true", "").await.status, 404);
     assert_eq!(server.registry.inventory().version, head);
 }
@@ -231,6 +235,7 @@ async fn verdicts_are_explained_to_administrators_for_everybody_and_to_others_fo
     assert_eq!(unseen.to_string().replace("refund", "refumd"), unknown.to_string());
 
     let callers = server.get_as_admin("/api/tools/shop__order/callers").await;
+    assert_eq!(callers["groups"], json!([{ "name": "desk", "access": ["desk"] }]));
     let callers: Vec<(&str, &str, bool)> = callers["callers"]
         .as_array()
         .unwrap()
@@ -240,4 +245,45 @@ async fn verdicts_are_explained_to_administrators_for_everybody_and_to_others_fo
         })
         .collect();
     assert_eq!(callers, [("local", "hide", false), ("bot", "ask", true)]);
+}
+
+#[tokio::test]
+async fn an_administrator_limited_to_groups_reads_the_tools_of_these_groups_only() {
+    let server = start_shop().await;
+    server.put("/api/groups/reading", &json!({ "tools": ["shop__order"] }), "").await.expect_json(201);
+    let all = json!({ "select": [{ "source": "shop" }], "tools": ["shop__refund"] });
+    server.put("/api/groups/all", &all, "").await.expect_json(201);
+    let token = json!({ "name": "desk", "role": "admin", "groups": ["reading"] });
+    let created = server.send_as_admin("POST", "/api/tokens", &token).await.expect_json(201);
+    let headers =
+        format!("Authorization: Bearer {}\r\nContent-Type: application/json\r\n", created["token"].as_str().unwrap());
+    let send =
+        async |method: &str, path: &str, body: Value| server.send(method, path, &headers, body.to_string()).await;
+    assert_eq!(send("GET", "/api/tools/shop__order/callers", Value::Null).await.status, 200);
+    let unseen = send("GET", "/api/tools/shop__refund/callers", Value::Null).await.expect_json(404);
+    let unknown = send("GET", "/api/tools/shop__refumd/callers", Value::Null).await.expect_json(404);
+    assert_eq!(unseen.to_string().replace("refund", "refumd"), unknown.to_string());
+    // A tool outside the groups is not told from one that is not there.
+    let group = send("GET", "/api/groups/all", Value::Null).await.expect_json(200);
+    assert_eq!((&group["members"], &group["missing"]), (&json!(["shop__order"]), &json!(["shop__refund"])));
+    let rule = json!({ "match": { "source": "shop" }, "verdict": "deny" });
+    let preview = send("PUT", "/api/policies/none?dry_run=true", rule).await.expect_json(200);
+    assert_eq!(preview["callers"][0]["loses"], json!(["shop__order"]), "{preview}");
+}
+
+#[tokio::test]
+async fn a_preview_for_many_callers_and_tools_is_bounded_and_computed_once_per_scope() {
+    let names: Vec<String> = (0..300).map(|number| format!("tool_{number}")).collect();
+    let shop = ScriptedSource::new(names);
+    let server = start_discovered(&[("shop", &shop)]).await;
+    for number in 0..150 {
+        let token = json!({ "name": format!("bot-{number}"), "role": "agent" });
+        server.send_as_admin("POST", "/api/tokens", &token).await.expect_json(201);
+    }
+    let preview = server.put("/api/policies/ask?dry_run=true", &json!({ "verdict": "ask" }), "").await.expect_json(200);
+    assert_eq!((&preview["changed"], &preview["unchanged"]), (&json!(151), &json!(0)));
+    assert_eq!(preview["callers"].as_array().unwrap().len(), 100);
+    for caller in preview["callers"].as_array().unwrap() {
+        assert_eq!((caller["verdicts"].as_array().unwrap().len(), &caller["verdicts_count"]), (100, &json!(300)));
+    }
 }

@@ -3,7 +3,6 @@
 //! Their meaning is decided by `toolcrib_core::access_rules`; this module reads and writes them, and applies them to the
 //! tools and callers that are known.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -11,21 +10,25 @@ use serde_json::{Map, Value};
 use toolcrib_catalog::{ToolRef, View};
 use toolcrib_config::ConfigOrigin;
 use toolcrib_core::access::Role;
-use toolcrib_core::access_rules::{AccessRules, Defined, Explanation, Group, NamedRule, RuleKind, SourceVerdict};
+use toolcrib_core::access_rules::{
+    AccessRules, AccessScope, Defined, Explanation, Group, NamedRule, RuleKind, SourceVerdict,
+};
 use toolcrib_core::inventory::{Actor, Command, Origin};
-use toolcrib_core::policy::Verdict;
 use toolcrib_core::principal::{Claims, Principal, PrincipalIdentity};
 use toolcrib_core::text::{did_you_mean, sanitize_truncated};
 use toolcrib_core::tool::ToolName;
 use toolcrib_core::{Code, Error, Result};
 
-use super::{Precondition, Registry, UNRESTRICTED};
+use super::rule_preview::{PreviewBuilder, RuleChange, RuleChangePreview, ToolChanges};
+use super::{Precondition, Registry};
 use crate::call::find_readable_tool;
 
 /// The groups, access rules and policies of a registry; see [`Registry::rules`].
 #[derive(Debug, Clone, Copy)]
 pub struct RuleDefinitions<'a> {
     pub(super) registry: &'a Registry,
+    /// Decides which tools are named.
+    pub(super) reader: &'a Principal,
     /// Condition on which rules are changed.
     pub(super) precondition: Precondition<'a>,
 }
@@ -39,39 +42,22 @@ pub struct GroupMembers {
     pub missing: Vec<String>,
 }
 
-/// Effects of a change of rules on the callers that are known.
+/// Groups and callers that may use a tool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct RuleChangePreview {
-    /// Callers for whom something changes.
-    pub callers: Vec<CallerChange>,
-    /// Number of known callers for whom nothing changes.
-    pub unchanged: usize,
+pub struct ToolAccess {
+    /// Groups that have the tool, in the order of their names. They tell which callers that are not known see it.
+    pub groups: Vec<ToolGroup>,
+    /// Verdict for each caller that is known.
+    pub callers: Vec<CallerVerdict>,
 }
 
-/// Effects of a change of rules on one caller.
+/// A group that has a tool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct CallerChange {
-    /// Name of the caller, such as that of its token.
-    pub caller: String,
-    /// `local`, `token`, `console` or `jwt`.
-    pub kind: &'static str,
-    /// Tools that it sees afterwards and not before.
-    pub gains: Vec<ToolName>,
-    /// Tools that it sees before and not afterwards.
-    pub loses: Vec<ToolName>,
-    /// Tools that it sees before and afterwards, with another verdict.
-    pub verdicts: Vec<VerdictChange>,
-}
-
-/// Another verdict on a tool.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct VerdictChange {
-    /// Name of the tool.
-    pub tool: ToolName,
-    /// Verdict now.
-    pub before: Verdict,
-    /// Verdict after the change.
-    pub after: Verdict,
+pub struct ToolGroup {
+    /// Name of the group.
+    pub name: String,
+    /// Names of the active access rules that give it to callers.
+    pub access: Vec<String>,
 }
 
 /// Verdict on a tool for one caller.
@@ -112,10 +98,9 @@ impl RuleDefinitions<'_> {
         Error::new(Code::NotFound, format!("no {noun} named `{name}`{near}"))
     }
 
-    /// Returns the tools of a group, among all tools of the catalogue.
+    /// Returns the tools of a group, among those that the reader may know of.
     pub fn members(&self, group: &Defined<Group>) -> GroupMembers {
-        let view = View::full(self.registry.unrestricted_catalog());
-        group_members(&view, group)
+        group_members(&self.registry.view(self.reader), group)
     }
 
     /// Defines a rule at run time, or replaces it. Returns whether something changed.
@@ -180,22 +165,32 @@ impl RuleDefinitions<'_> {
         Ok(explain_tool(snapshot.inventory.rules(), principal, &tool))
     }
 
-    /// Returns the verdict on a tool for each of these callers and for those that are known: local processes and tokens.
-    pub fn callers_of(&self, tool: &str, others: &[Principal]) -> Result<Vec<CallerVerdict>> {
+    /// Returns the groups that have a tool, and the verdict on it for the callers that are known: local processes and
+    /// tokens, then these others, each of them once.
+    ///
+    /// # Errors
+    /// Those of an unknown tool, which one that the reader may not know of is too.
+    pub fn access_to(&self, tool: &str, others: &[Principal]) -> Result<ToolAccess> {
         let snapshot = self.registry.state.snapshot();
-        let view = snapshot.view(&UNRESTRICTED);
-        let tool = find_readable_tool(&snapshot, &view, &UNRESTRICTED, tool, self.registry.state.now())?;
+        let view = snapshot.view(self.reader);
+        let tool = find_readable_tool(&snapshot, &view, self.reader, tool, self.registry.state.now())?;
+        let rules = snapshot.inventory.rules();
+        let groups = rules.groups().filter(|group| view.is_in_group(&tool, group)).map(|group| {
+            let giving = rules.access().filter(|rule| rule.definition.active);
+            let giving = giving.filter(|rule| rule.definition.groups.contains(&group.name));
+            ToolGroup { name: group.name.clone(), access: giving.map(|rule| rule.name.clone()).collect() }
+        });
         let verdict = |principal: Principal| CallerVerdict {
             caller: principal.original_name().to_owned(),
             kind: principal.identity().kind(),
             role: principal.role(),
-            explanation: explain_tool(snapshot.inventory.rules(), &principal, &tool),
+            explanation: explain_tool(rules, &principal, &tool),
         };
-        Ok(self.known_callers(others).map(verdict).collect())
+        Ok(ToolAccess { groups: groups.collect(), callers: self.known_callers(others).map(verdict).collect() })
     }
 
-    /// Returns what a change would do to each of these callers and to those that are known: local processes and tokens.
-    /// Writes nothing.
+    /// Returns what a change would do to the callers that are known: local processes and tokens, then these others, each of
+    /// them once. Writes nothing, and names no tool that the reader may not know of.
     ///
     /// # Errors
     /// Those of the change itself.
@@ -203,35 +198,17 @@ impl RuleDefinitions<'_> {
         let snapshot = self.registry.state.snapshot();
         let before = snapshot.inventory.rules();
         let after = Arc::new(self.rules_after(change)?);
-        let catalog = &snapshot.catalog;
-        let visible = |rules: &Arc<AccessRules>, principal: &Principal| -> BTreeMap<ToolName, Verdict> {
-            let view = View::for_scope(catalog.clone(), &rules.scope(principal));
-            view.offered_tools().map(|tool| (tool.name().clone(), tool.verdict())).collect()
-        };
-        let mut preview = RuleChangePreview { callers: Vec::new(), unchanged: 0 };
+        let reader_view = snapshot.view(self.reader);
+        let is_readable = |tool: &ToolRef<'_>| reader_view.included_tool(tool.source(), tool.original_name()).is_some();
+        let mut preview = PreviewBuilder::default();
         for principal in self.known_callers(others) {
-            let (old, new) = (visible(before, &principal), visible(&after, &principal));
-            let only_in = |a: &BTreeMap<ToolName, Verdict>, b: &BTreeMap<ToolName, Verdict>| -> Vec<ToolName> {
-                a.keys().filter(|name| !b.contains_key(*name)).cloned().collect()
-            };
-            let verdicts = old.iter().filter_map(|(tool, before)| {
-                let after = new.get(tool).filter(|after| *after != before)?;
-                Some(VerdictChange { tool: tool.clone(), before: *before, after: *after })
+            let (old, new) = (before.scope(&principal), after.scope(&principal));
+            preview.add(&principal, [old.key(), new.key()], || {
+                let view = |scope: &AccessScope| View::for_scope(snapshot.catalog.clone(), scope);
+                ToolChanges::between(&view(&old), &view(&new), is_readable)
             });
-            let change = CallerChange {
-                caller: principal.original_name().to_owned(),
-                kind: principal.identity().kind(),
-                gains: only_in(&new, &old),
-                loses: only_in(&old, &new),
-                verdicts: verdicts.collect(),
-            };
-            if change.gains.is_empty() && change.loses.is_empty() && change.verdicts.is_empty() {
-                preview.unchanged += 1;
-            } else {
-                preview.callers.push(change);
-            }
         }
-        Ok(preview)
+        Ok(preview.finish())
     }
 
     /// Returns the rules as a change would leave them.
@@ -278,7 +255,7 @@ impl RuleDefinitions<'_> {
         }
     }
 
-    /// Local processes and the holders of tokens, then others, without duplicates.
+    /// Local processes and the holders of tokens, then others in the order of their names.
     fn known_callers(&self, others: &[Principal]) -> impl Iterator<Item = Principal> {
         let inventory = self.registry.inventory();
         let now = self.registry.now();
@@ -286,19 +263,10 @@ impl RuleDefinitions<'_> {
             inventory.tokens().filter(|token| !token.is_expired(now)).map(|token| token.principal.clone()).collect();
         tokens.sort_by(|a, b| a.original_name().cmp(b.original_name()));
         let local = Principal::local("local");
-        let others: Vec<Principal> =
-            others.iter().filter(|principal| principal.identity().issuer().is_some()).cloned().collect();
+        let mut others = others.to_vec();
+        others.sort_by(|a, b| a.original_name().cmp(b.original_name()));
         std::iter::once(local).chain(tokens).chain(others)
     }
-}
-
-/// A change of rules, for a preview.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum RuleChange {
-    /// Define a rule at run time, or replace it.
-    Define(Box<NamedRule>),
-    /// Remove a rule that was defined at run time.
-    Remove(RuleKind, String),
 }
 
 /// Caller whose view is previewed.

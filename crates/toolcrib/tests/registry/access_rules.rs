@@ -174,7 +174,7 @@ async fn rules_are_defined_explained_and_previewed() {
     let preview = rules.preview(&RuleChange::Define(Box::new(team.clone())), &[]).unwrap();
     let loses = |caller: &str| {
         let change = preview.callers.iter().find(|change| change.caller == caller).unwrap();
-        (change.gains.len(), change.loses.iter().map(ToString::to_string).collect::<Vec<_>>())
+        (change.tools.gains_count, change.tools.loses.iter().map(ToString::to_string).collect::<Vec<_>>())
     };
     assert_eq!(loses("ci"), (0, vec!["shop__read_orders".to_owned(), "shop__wipe".to_owned()]));
     assert_eq!(loses("local").1.len(), 4);
@@ -197,9 +197,10 @@ async fn rules_are_defined_explained_and_previewed() {
     let explanation = rules.explain(&admin(), &ci, "shop__wipe").unwrap();
     assert_eq!((explanation.verdict, explanation.visible), (Verdict::Hide, false));
     assert_eq!(rules.explain(&ci, &ci, "shop__wipe").unwrap_err().code, Code::ToolNotImplemented);
-    let callers = rules.callers_of("git__push", &[]).unwrap();
+    let access = rules.access_to("git__push", &[]).unwrap();
+    assert_eq!(json!(access.groups), json!([{"name": "git", "access": ["team"]}]));
     let visible: Vec<(&str, bool)> =
-        callers.iter().map(|caller| (caller.caller.as_str(), caller.explanation.visible)).collect();
+        access.callers.iter().map(|caller| (caller.caller.as_str(), caller.explanation.visible)).collect();
     assert_eq!(visible, [("local", false), ("ci", true)]);
 }
 

@@ -7,12 +7,12 @@ use serde_json::json;
 use toolcrib::core::access_rules::{NamedRule, RuleKind};
 use toolcrib::core::inventory::Origin;
 use toolcrib::core::tool::ToolName;
-use toolcrib::registry::{CallerChange, RuleChange, RuleChangePreview};
+use toolcrib::registry::{CallerChange, RuleChange, RuleChangePreview, ToolChanges};
 use toolcrib::{Code, Error, Principal, Registry, Result};
 
 use super::{find_rule, rule_object};
 use crate::output;
-use crate::plural::{join_truncated, pluralize};
+use crate::plural::pluralize;
 use crate::session::CliSession;
 
 /// Further tools of a caller are only counted.
@@ -101,7 +101,7 @@ fn configured_error(registry: &Registry, kind: RuleKind, name: &str) -> Error {
 /// Returns a warning if the change leaves local processes without tools, which they have before it.
 fn local_warning(registry: &Registry, change: &RuleChange, preview: &RuleChangePreview) -> Option<String> {
     let seen_before = registry.view(&Principal::local("local")).offered_tools().count();
-    let loses_all = |caller: &&CallerChange| caller.gains.is_empty() && caller.loses.len() == seen_before;
+    let loses_all = |caller: &&CallerChange| caller.tools.gains_count == 0 && caller.tools.loses_count == seen_before;
     preview.callers.iter().filter(|caller| caller.kind == "local").find(loses_all)?;
     let warning = "warning: local processes without a token (`toolcrib mcp`, agents on this machine) see no tool \
                    with this change";
@@ -124,29 +124,39 @@ fn local_warning(registry: &Registry, change: &RuleChange, preview: &RuleChangeP
 /// Renders what changes for each caller.
 fn render_preview(heading: &str, preview: &RuleChangePreview) -> String {
     let mut text = format!("{heading}; {}\n", describe_affected(preview));
-    for CallerChange { caller, kind, gains, loses, verdicts } in &preview.callers {
+    for CallerChange { caller, kind, tools } in &preview.callers {
+        let ToolChanges { gains, gains_count, loses, loses_count, verdicts, verdicts_count } = tools;
         let name = if caller == kind { caller.clone() } else { format!("{caller} ({kind})") };
         text.push_str(&format!("{name}\n"));
-        for (verb, tools) in [("gains", gains), ("loses", loses)].into_iter().filter(|(_, tools)| !tools.is_empty()) {
-            let names: Vec<String> = tools.iter().map(ToolName::to_string).collect();
-            let count = pluralize(names.len(), "tool");
-            text.push_str(&format!("  {verb} {count}: {}\n", join_truncated(&names, MAX_LISTED_TOOLS)));
+        for (verb, tools, count) in [("gains", gains, *gains_count), ("loses", loses, *loses_count)] {
+            let names = tools.iter().map(ToolName::to_string);
+            text.push_str(&render_tools(verb, "tool", names, count));
         }
-        if !verdicts.is_empty() {
-            let changes: Vec<String> = verdicts
-                .iter()
-                .map(|change| format!("{} ({} -> {})", change.tool, change.before.as_str(), change.after.as_str()))
-                .collect();
-            let count = pluralize(changes.len(), "verdict");
-            text.push_str(&format!("  changed {count}: {}\n", join_truncated(&changes, MAX_LISTED_TOOLS)));
-        }
+        let changes = verdicts
+            .iter()
+            .map(|change| format!("{} ({} -> {})", change.tool, change.before.as_str(), change.after.as_str()));
+        text.push_str(&render_tools("changed", "verdict", changes, *verdicts_count));
+    }
+    if preview.changed > preview.callers.len() {
+        let more = pluralize(preview.changed - preview.callers.len(), "caller");
+        text.push_str(&format!("and {more} more\n"));
     }
     text
 }
 
+/// Renders a line with the first of `count` tools; nothing without any.
+fn render_tools(verb: &str, noun: &str, tools: impl Iterator<Item = String>, count: usize) -> String {
+    if count == 0 {
+        return String::new();
+    }
+    let names: Vec<String> = tools.take(MAX_LISTED_TOOLS).collect();
+    let rest = if count > names.len() { format!(" and {} more", count - names.len()) } else { String::new() };
+    format!("  {verb} {}: {}{rest}\n", pluralize(count, noun), names.join(", "))
+}
+
 /// Returns text such as `affects 2 of 3 known callers`.
 fn describe_affected(preview: &RuleChangePreview) -> String {
-    let affected = preview.callers.len();
+    let affected = preview.changed;
     let known = pluralize(affected + preview.unchanged, "known caller");
     if affected == 0 { format!("affects none of {known}") } else { format!("affects {affected} of {known}") }
 }

@@ -4,7 +4,8 @@
 //! An entry counts only while its issuer has the same configuration, the key that signed it is in the issuer's set, and
 //! the token has not expired. All of it is checked at each lookup, so nothing has to find outdated entries in time.
 
-use std::collections::HashMap;
+use std::cmp::Reverse;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use parking_lot::RwLock;
@@ -16,6 +17,9 @@ use super::Issuer;
 
 /// Maximum number of tokens; some kilobytes each.
 const MAX_VERIFIED_TOKENS: usize = 10_000;
+
+/// Maximum number of callers that [`VerifiedTokens::newest_callers`] returns.
+const MAX_CALLERS: usize = 1_000;
 
 /// Verified tokens of all issuers.
 #[derive(Debug, Default)]
@@ -64,6 +68,17 @@ impl VerifiedTokens {
             }
         }
         tokens.insert(hash, token);
+    }
+
+    /// Returns the principals whose valid tokens expire last, each identity once with the last of its tokens.
+    pub(super) fn newest_callers(&self, now: Timestamp) -> Vec<Principal> {
+        let tokens = self.0.read();
+        let mut valid: Vec<&VerifiedToken> = tokens.values().filter(|token| token.is_valid(now)).collect();
+        valid.sort_by_key(|token| Reverse(token.expires_at));
+        let mut identities = HashSet::new();
+        let principals = valid.into_iter().map(|token| &token.principal);
+        let principals = principals.filter(|principal| identities.insert(principal.identity()));
+        principals.take(MAX_CALLERS).cloned().collect()
     }
 
     /// Removes the tokens of issuers whose configuration was replaced.

@@ -16,6 +16,7 @@ use toolcrib::{Principal, Registry};
 
 use super::draft::DraftError;
 use super::fields::FieldRenderer;
+use super::tool_callers::render_rules;
 use crate::auth::AuthorizedRequest;
 use crate::console::activity_list::tool_path;
 use crate::console::csrf_field;
@@ -120,19 +121,25 @@ fn render_page(context: &PageContext<'_>, form: &CallerForm) -> Markup {
             (fields.text("q", "Search", &form.query, "find a ticket", "The search of agents; empty: all tools"))
             p { button { "Show" } }
         }
-        section id="preview" aria-live="polite" aria-label="Tools of the caller" {
+        section id="preview" aria-label="Tools of the caller" {
             @match &principal {
-                Ok(principal) => { (render_tools(&context.app.registry, principal, &form.query)) }
-                Err(error) => { p.message { (error.message) } }
+                Ok(principal) => { (render_tools(context, principal, &form.query)) }
+                Err(error) => { p.message data-announce { (error.message) } }
             }
         }
     };
     context.render_page(NavItem::Access, "Preview as a caller", content)
 }
 
-/// Renders the tools that a caller sees.
-fn render_tools(registry: &Registry, principal: &Principal, query: &str) -> Markup {
-    let view = registry.view(principal);
+/// Renders the tools that a caller sees, each with the rules that led to its verdict.
+fn render_tools(context: &PageContext<'_>, principal: &Principal, query: &str) -> Markup {
+    let (registry, reader) = (&context.app.registry, &context.client.principal);
+    let mut view = registry.view(principal);
+    // The reader's own token may be limited to groups.
+    if registry.scope(reader).limits_tools() {
+        let own_view = context.catalog_view();
+        view = view.restrict(|tool| own_view.included_tool(tool.source(), tool.original_name()).is_some());
+    }
     let rules = registry.rules().in_force();
     let scope = rules.scope(principal);
     // Administrators see denied, hidden and disabled tools too.
@@ -147,7 +154,7 @@ fn render_tools(registry: &Registry, principal: &Principal, query: &str) -> Mark
         names.filter_map(|name| view.find(name.as_str()).ok()).collect()
     };
     html! {
-        p {
+        p data-announce {
             "Sees " b { (format_count(total, "tool")) }
             @match scope.groups() {
                 None => { @if rules.restrict_access() { ", limited by no access rule." } @else { ": no access rule limits it." } }
@@ -160,13 +167,16 @@ fn render_tools(registry: &Registry, principal: &Principal, query: &str) -> Mark
         }
         @if !tools.is_empty() {
             table.list.rules {
-                caption.unseen { "Tools of the caller with verdicts" }
+                caption.unseen { "Tools of the caller with verdicts and the rules that led to them" }
                 thead { tr { th scope="col" { "Tool" } th scope="col" { "Verdict" } } }
                 tbody {
                     @for tool in tools.iter().take(MAX_TOOLS) {
                         tr {
                             th scope="row" {
                                 a.name href=(tool_path(tool.name().as_str())) { (sanitize_truncated(tool.name().as_str(), 120)) }
+                                @if let Ok(explanation) = registry.rules().explain(reader, principal, tool.name().as_str()) {
+                                    span.under { (render_rules(&explanation)) }
+                                }
                             }
                             td data-label="Verdict" { (render_verdict(tool.verdict())) }
                         }

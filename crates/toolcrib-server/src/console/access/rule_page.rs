@@ -18,17 +18,16 @@ use toolcrib::{Code, Error, Registry, Result};
 
 use super::draft::{DraftBody, DraftError, OriginalRule, RuleDraft, rule_digest, to_keys};
 use super::rule_form::{render_form, render_original};
-use super::rule_preview::{matching_tools, render_effect, render_matches};
+use super::rule_preview::{matching_tools, preview_change, render_effect, render_matches};
 use super::section_path;
 use super::yaml::write_yaml;
-use crate::auth::{AuthenticatedClient, AuthorizedRequest};
+use crate::auth::AuthorizedRequest;
 use crate::console::csrf_field;
 use crate::console::form_data::FormData;
 use crate::console::history::render_code_spans;
 use crate::console::page::{NavItem, PageContext};
 use crate::console::tool::render_blocking;
 use crate::rest::ApiError;
-use crate::state::AppState;
 
 /// Renders the form of a new rule or of the one that the query names.
 pub(super) async fn show(
@@ -38,36 +37,34 @@ pub(super) async fn show(
 ) -> Result<Markup, ApiError> {
     let kind = parse_section(&section)?;
     let query = FormData::parse(query.as_deref().unwrap_or_default());
-    let Some(name) = query.get_text("name").map(str::to_owned) else {
-        let is_filled_in = query.get("verdict").is_some();
-        let mut draft = if is_filled_in { RuleDraft::from_form(kind, &query) } else { RuleDraft::empty(kind) };
-        if is_filled_in && draft.name.is_empty() {
-            draft.name = propose_name(&app.registry.rules().in_force(), &draft);
+    Ok(render_blocking(app, client, move |context| render_page(context, kind, &query)).await??)
+}
+
+/// Previews look at every tool, so pages are rendered on a blocking thread.
+fn render_page(context: &PageContext<'_>, kind: RuleKind, query: &FormData) -> Result<Markup> {
+    let rules = context.rules().in_force();
+    let Some(name) = query.get_text("name") else {
+        if query.get("verdict").is_none() {
+            return Ok(render_editor(context, &RuleDraft::empty(kind), &Outcome::Untouched));
         }
-        if is_filled_in {
-            return render_evaluated(app, client, draft, PreviewReason::Edited).await;
+        let mut draft = RuleDraft::from_form(kind, query);
+        if draft.name.is_empty() {
+            draft.name = propose_name(&rules, &draft);
         }
-        return Ok(render_editor(&PageContext { app: &app, client: &client }, &draft, &Outcome::Untouched));
+        return Ok(render_evaluated(context, &draft, PreviewReason::Edited));
     };
-    let rules = app.registry.rules().in_force();
-    let Some((rule, origin)) = find_rule(&rules, kind, &name) else {
-        return Err(app.registry.rules().unknown_error(kind, &name).into());
-    };
-    render_blocking(app, client, move |context| {
-        if origin != Origin::Runtime {
-            return render_configured(context, &rule);
-        }
-        if query.get("remove").is_some() {
-            return render_removal(context, &rule, None);
-        }
-        let mut draft = RuleDraft::from_rule(&rule);
-        if let (Some(active), DraftBody::Fields(keys)) = (query.get("active"), &mut draft.body) {
-            keys.insert("active".to_owned(), json!(active == "true"));
-        }
-        let outcome = evaluate(&context.app.registry, &draft, PreviewReason::Edited);
-        render_editor(context, &draft, &outcome)
-    })
-    .await
+    let (rule, origin) = rules.find(kind, name).ok_or_else(|| context.rules().unknown_error(kind, name))?;
+    if origin != Origin::Runtime {
+        return Ok(render_configured(context, &rule));
+    }
+    if query.get("remove").is_some() {
+        return Ok(render_removal(context, &rule, None));
+    }
+    let mut draft = RuleDraft::from_rule(&rule);
+    if let (Some(active), DraftBody::Fields(keys)) = (query.get("active"), &mut draft.body) {
+        keys.insert("active".to_owned(), json!(active == "true"));
+    }
+    Ok(render_evaluated(context, &draft, PreviewReason::Edited))
 }
 
 /// Handles the form.
@@ -77,58 +74,67 @@ pub(super) async fn submit(
     form_data: FormData,
 ) -> Result<Response, ApiError> {
     let kind = parse_section(&section)?;
-    let draft = RuleDraft::from_form(kind, &form_data);
-    let page = match form_data.get("step").unwrap_or("preview") {
-        "save" => match check(&app.registry, &draft) {
-            Ok(rule) if form_data.get("previewed") == Some(rule_digest(&rule).as_str()) => {
-                let is_current = |inventory: &Inventory| check_current(inventory, &draft);
-                let rules = app.registry.rules().only_if(Precondition::new(&is_current));
-                let Err(error) = rules.define(rule, client.actor()).await else {
-                    return Ok(Redirect::to(&list_url(kind)).into_response());
-                };
-                let outcome = Outcome::Invalid(vec![DraftError::general(error.message)]);
-                render_blocking(app, client, move |context| render_editor(context, &draft, &outcome)).await?
-            }
-            _ => render_evaluated(app, client, draft, PreviewReason::Unconfirmed).await?,
-        },
-        "remove" => {
-            let name = draft.name.clone();
-            let rules = app.registry.rules().in_force();
-            let Some((rule, _)) = find_rule(&rules, kind, &name) else {
-                return Err(app.registry.rules().unknown_error(kind, &name).into());
-            };
+    let (definitions, actor) = (app.registry.rules(), client.actor());
+    let submission = render_blocking(app.clone(), client.clone(), move |context| {
+        Submission::read(context, RuleDraft::from_form(kind, &form_data), &form_data)
+    });
+    match submission.await? {
+        Submission::Show(page) => Ok(page.into_response()),
+        Submission::Save(draft, rule) => {
             let is_current = |inventory: &Inventory| check_current(inventory, &draft);
-            let rules = app.registry.rules().only_if(Precondition::new(&is_current));
-            let Err(error) = rules.remove(kind, &name, client.actor()).await else {
+            let Err(error) = definitions.only_if(Precondition::new(&is_current)).define(rule, actor).await else {
                 return Ok(Redirect::to(&list_url(kind)).into_response());
             };
-            render_blocking(app, client, move |context| render_removal(context, &rule, Some(&error))).await?
+            let outcome = Outcome::Invalid(vec![DraftError::general(error.message_without_next_step())]);
+            Ok(render_blocking(app, client, move |context| render_editor(context, &draft, &outcome))
+                .await?
+                .into_response())
         }
-        "yaml" => render_evaluated(app, client, draft.into_yaml(), PreviewReason::Edited).await?,
-        "fields" => match draft.to_fields() {
-            Ok(draft) => render_evaluated(app, client, draft, PreviewReason::Edited).await?,
-            Err(errors) => {
-                let outcome = Outcome::Invalid(errors);
-                render_blocking(app, client, move |context| render_editor(context, &draft, &outcome)).await?
-            }
-        },
-        _ => render_evaluated(app, client, draft, PreviewReason::Edited).await?,
-    };
-    Ok(page.into_response())
+        Submission::Remove(draft) => {
+            let name = draft.name.clone();
+            let (rule, _) =
+                definitions.in_force().find(kind, &name).ok_or_else(|| definitions.unknown_error(kind, &name))?;
+            let is_current = |inventory: &Inventory| check_current(inventory, &draft);
+            let Err(error) = definitions.only_if(Precondition::new(&is_current)).remove(kind, &name, actor).await
+            else {
+                return Ok(Redirect::to(&list_url(kind)).into_response());
+            };
+            let page = render_blocking(app, client, move |context| render_removal(context, &rule, Some(&error)));
+            Ok(page.await?.into_response())
+        }
+    }
 }
 
-/// Renders the form of a draft with its preview, which looks at every tool: too slow for an async thread.
-async fn render_evaluated(
-    app: AppState,
-    client: AuthenticatedClient,
-    draft: RuleDraft,
-    reason: PreviewReason,
-) -> Result<Markup, ApiError> {
-    render_blocking(app, client, move |context| {
-        let outcome = evaluate(&context.app.registry, &draft, reason);
-        render_editor(context, &draft, &outcome)
-    })
-    .await
+/// Change that a submitted form asks for, or the page that answers it.
+enum Submission {
+    Save(RuleDraft, NamedRule),
+    Remove(RuleDraft),
+    Show(Markup),
+}
+
+impl Submission {
+    fn read(context: &PageContext<'_>, draft: RuleDraft, form_data: &FormData) -> Submission {
+        match form_data.get("step").unwrap_or("preview") {
+            "save" => match check(&context.app.registry, &draft) {
+                Ok(rule) if form_data.get("previewed") == Some(rule_digest(&rule).as_str()) => {
+                    Submission::Save(draft, rule)
+                }
+                _ => Submission::Show(render_evaluated(context, &draft, PreviewReason::Unconfirmed)),
+            },
+            "remove" => Submission::Remove(draft),
+            "yaml" => Submission::Show(render_evaluated(context, &draft.into_yaml(), PreviewReason::Edited)),
+            "fields" => Submission::Show(match draft.to_fields() {
+                Ok(draft) => render_evaluated(context, &draft, PreviewReason::Edited),
+                Err(errors) => render_editor(context, &draft, &Outcome::Invalid(errors)),
+            }),
+            _ => Submission::Show(render_evaluated(context, &draft, PreviewReason::Edited)),
+        }
+    }
+}
+
+/// Renders the form of a draft with its preview.
+fn render_evaluated(context: &PageContext<'_>, draft: &RuleDraft, reason: PreviewReason) -> Markup {
+    render_editor(context, draft, &evaluate(context, draft, reason))
 }
 
 /// Why a preview is shown.
@@ -175,14 +181,14 @@ fn check_current(inventory: &Inventory, draft: &RuleDraft) -> Result<()> {
 }
 
 /// Finds out what a draft would do.
-fn evaluate(registry: &Registry, draft: &RuleDraft, reason: PreviewReason) -> Outcome {
-    let rule = match check(registry, draft) {
+fn evaluate(context: &PageContext<'_>, draft: &RuleDraft, reason: PreviewReason) -> Outcome {
+    let rule = match check(&context.app.registry, draft) {
         Ok(rule) => rule,
         Err(errors) => return Outcome::Invalid(errors),
     };
-    let matches = matching_tools(registry, &rule);
+    let matches = matching_tools(&context.rules(), &rule);
     let digest = rule_digest(&rule);
-    match registry.rules().preview(&RuleChange::Define(Box::new(rule)), &[]) {
+    match preview_change(context, &RuleChange::Define(Box::new(rule))) {
         Ok(preview) => {
             let preview = html! {
                 @if let Some(found) = &matches { (render_matches(found)) }
@@ -190,7 +196,7 @@ fn evaluate(registry: &Registry, draft: &RuleDraft, reason: PreviewReason) -> Ou
             };
             Outcome::Valid { preview, digest, reason }
         }
-        Err(error) => Outcome::Invalid(vec![DraftError::general(error.message)]),
+        Err(error) => Outcome::Invalid(vec![DraftError::general(error.message_without_next_step())]),
     }
 }
 
@@ -225,7 +231,7 @@ fn render_configured(context: &PageContext<'_>, rule: &NamedRule) -> Markup {
             h2 id="definition-title" { "Definition" }
             pre tabindex="0" { code { (write_yaml(&to_keys(rule))) } }
         }
-        @if let Some(found) = matching_tools(&context.app.registry, rule) {
+        @if let Some(found) = matching_tools(&context.rules(), rule) {
             section.card aria-labelledby="members-title" { h2 id="members-title" { "Tools" } (render_matches(&found)) }
         }
     };
@@ -236,7 +242,7 @@ fn render_configured(context: &PageContext<'_>, rule: &NamedRule) -> Markup {
 fn render_removal(context: &PageContext<'_>, rule: &NamedRule, error: Option<&Error>) -> Markup {
     let (kind, name) = (rule.kind(), rule.name());
     let title = format!("Remove {} {name}", kind.noun());
-    let preview = context.app.registry.rules().preview(&RuleChange::Remove(kind, name.to_owned()), &[]);
+    let preview = preview_change(context, &RuleChange::Remove(kind, name.to_owned()));
     let error = error.or(preview.as_ref().err());
     let content = html! {
         (render_trail(kind, name))
@@ -275,10 +281,6 @@ fn render_trail(kind: RuleKind, name: &str) -> Markup {
 /// Returns the address of the list that has the rules of a kind.
 fn list_url(kind: RuleKind) -> String {
     section_path(kind).replacen("/access/", "/access#", 1)
-}
-
-fn find_rule(rules: &AccessRules, kind: RuleKind, name: &str) -> Option<(NamedRule, Origin)> {
-    rules.iter().find(|(rule, _)| rule.kind() == kind && rule.name() == name)
 }
 
 /// An unknown section is an unknown path, hence `NOT_FOUND`.

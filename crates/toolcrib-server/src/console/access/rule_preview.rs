@@ -3,29 +3,37 @@
 use std::collections::BTreeSet;
 
 use maud::{Markup, html};
-use toolcrib::Registry;
+use toolcrib::Result;
 use toolcrib::core::access_rules::{AccessRules, Group, NamedRule};
 use toolcrib::core::inventory::Origin;
 use toolcrib::core::tool::ToolName;
-use toolcrib::registry::{CallerChange, GroupMembers, RuleChangePreview};
+use toolcrib::registry::{CallerChange, GroupMembers, RuleChange, RuleChangePreview, RuleDefinitions, ToolChanges};
 
+use crate::console::page::PageContext;
 use crate::console::text::format_count;
 
 /// Maximum number of tools that are listed before a preview is cut off.
 const MAX_NAMES: usize = 100;
 /// Maximum number of tools that are listed for each caller.
 const MAX_NAMES_PER_CALLER: usize = 30;
+/// Maximum number of callers whose changes are listed.
+const MAX_CALLERS: usize = 20;
+
+/// Finds out what a change would do to the callers that are known.
+pub(super) fn preview_change(context: &PageContext<'_>, change: &RuleChange) -> Result<RuleChangePreview> {
+    context.rules().preview(change, &context.app.auth.known_jwt_callers())
+}
 
 /// Returns the tools that a rule matches; `None` for an access rule, which matches callers.
-pub(super) fn matching_tools(registry: &Registry, rule: &NamedRule) -> Option<GroupMembers> {
+pub(super) fn matching_tools(rules: &RuleDefinitions<'_>, rule: &NamedRule) -> Option<GroupMembers> {
     match rule {
-        NamedRule::Group(_, group) => Some(members(registry, group.clone())),
+        NamedRule::Group(_, group) => Some(members(rules, group.clone())),
         NamedRule::Policy(_, policy) => {
             let selected = Group { select: vec![policy.matches.selector.clone()], ..Group::default() };
-            let mut found = members(registry, selected);
+            let mut found = members(rules, selected);
             if let Some(name) = &policy.matches.group {
-                let rules = registry.rules().in_force();
-                let group = rules.group(name).map(|group| registry.rules().members(group).members);
+                let in_force = rules.in_force();
+                let group = in_force.group(name).map(|group| rules.members(group).members);
                 let group: BTreeSet<ToolName> = group.unwrap_or_default().into_iter().collect();
                 found.members.retain(|tool| group.contains(tool));
             }
@@ -36,20 +44,20 @@ pub(super) fn matching_tools(registry: &Registry, rule: &NamedRule) -> Option<Gr
 }
 
 /// Returns the tools of a group that is not defined yet.
-fn members(registry: &Registry, group: Group) -> GroupMembers {
+fn members(rules: &RuleDefinitions<'_>, group: Group) -> GroupMembers {
     const NAME: &str = "preview";
-    let mut rules = AccessRules::default();
-    rules.define(NamedRule::Group(NAME.to_owned(), group), Origin::Runtime);
+    let mut draft = AccessRules::default();
+    draft.define(NamedRule::Group(NAME.to_owned(), group), Origin::Runtime);
     let none = GroupMembers { members: Vec::new(), missing: Vec::new() };
-    rules.group(NAME).map_or(none, |group| registry.rules().members(group))
+    draft.group(NAME).map_or(none, |group| rules.members(group))
 }
 
 /// Renders the tools that a rule matches. The id is used by the script for the form on the Access page.
 pub(super) fn render_matches(found: &GroupMembers) -> Markup {
     html! {
         div id="matches" {
-            p { b { (format_count(found.members.len(), "tool")) } @if found.members.is_empty() { " match." } @else { ":" } }
-            (render_names(&found.members, MAX_NAMES))
+            p data-announce { b { (format_count(found.members.len(), "tool")) } @if found.members.is_empty() { " match." } @else { ":" } }
+            (render_names("Matching tools", &found.members, MAX_NAMES, found.members.len()))
             @if !found.missing.is_empty() {
                 p.message { "Named, but not there: " @for name in &found.missing { code { (name) } " " } }
             }
@@ -59,54 +67,60 @@ pub(super) fn render_matches(found: &GroupMembers) -> Markup {
 
 /// Renders what changes for the callers that are known.
 pub(super) fn render_effect(preview: &RuleChangePreview) -> Markup {
+    let listed = &preview.callers[..preview.callers.len().min(MAX_CALLERS)];
     html! {
         h3 { "Effect on known callers" }
-        @if preview.callers.is_empty() {
-            p.faint { "Nothing changes for local processes and the holders of tokens." }
+        @if preview.changed == 0 {
+            p.faint data-announce { "Nothing changes for the callers that are known." }
         } @else {
-            ul.effects { @for change in &preview.callers { li { (render_change(change)) } } }
-            @if preview.unchanged > 0 {
-                p.faint { "Nothing changes for " (format_count(preview.unchanged, "other caller")) "." }
+            p data-announce {
+                "Changes for " (format_count(preview.changed, "caller")) ", not for " (format_count(preview.unchanged, "other")) "."
+            }
+            ul.effects { @for change in listed { li { (render_change(change)) } } }
+            @if preview.changed > listed.len() {
+                p.faint { "And " (format_count(preview.changed - listed.len(), "more caller")) "." }
             }
         }
     }
 }
 
 fn render_change(change: &CallerChange) -> Markup {
-    let list = |label: &str, class: &str, tools: &[ToolName]| {
+    let ToolChanges { gains, gains_count, loses, loses_count, verdicts, verdicts_count } = &change.tools;
+    let list = |verb: &str, class: &str, tools: &[ToolName], count: usize| {
         html! {
-            @if !tools.is_empty() {
+            @if count > 0 {
                 details {
-                    summary { span.(class) { (label) " " (format_count(tools.len(), "tool")) } }
-                    (render_names(tools, MAX_NAMES_PER_CALLER))
+                    summary { span.(class) { (verb) " " (format_count(count, "tool")) } }
+                    (render_names(&format!("{} {verb}", change.caller), tools, MAX_NAMES_PER_CALLER, count))
                 }
             }
         }
     };
     html! {
         p { b { (change.caller) } @if change.kind != change.caller { " " span.faint { (change.kind) } } }
-        (list("gains", "gained", &change.gains))
-        (list("loses", "lost", &change.loses))
-        @if !change.verdicts.is_empty() {
+        (list("gains", "gained", gains, *gains_count))
+        (list("loses", "lost", loses, *loses_count))
+        @if *verdicts_count > 0 {
             details {
-                summary { (format_count(change.verdicts.len(), "tool")) " with another verdict" }
-                ul.tool-names {
-                    @for verdict in change.verdicts.iter().take(MAX_NAMES_PER_CALLER) {
+                summary { (format_count(*verdicts_count, "tool")) " with another verdict" }
+                ul.tool-names tabindex="0" aria-label=(format!("Other verdicts for {}", change.caller)) {
+                    @for verdict in verdicts.iter().take(MAX_NAMES_PER_CALLER) {
                         li { code { (verdict.tool) } " " (verdict.before.as_str()) " → " b { (verdict.after.as_str()) } }
                     }
-                    (render_rest(change.verdicts.len(), MAX_NAMES_PER_CALLER))
+                    (render_rest(*verdicts_count, MAX_NAMES_PER_CALLER))
                 }
             }
         }
     }
 }
 
-fn render_names(tools: &[ToolName], max: usize) -> Markup {
+/// Renders the first of `count` tools. The list scrolls, so it can be focused for the keyboard.
+fn render_names(label: &str, tools: &[ToolName], max: usize, count: usize) -> Markup {
     html! {
         @if !tools.is_empty() {
-            ul.tool-names {
+            ul.tool-names tabindex="0" aria-label=(label) {
                 @for tool in tools.iter().take(max) { li.name { (tool) } }
-                (render_rest(tools.len(), max))
+                (render_rest(count, max))
             }
         }
     }

@@ -39,10 +39,15 @@ pub(in crate::rest) fn schemas() -> Vec<(&'static str, Value)> {
     let caller = object_schema(&[
         ("caller", text()),
         ("kind", string_enum(&["jwt", "token", "console", "local"])),
-        ("gains", described(string_array(), "Tools that it sees afterwards and not before")),
-        ("loses", described(string_array(), "Tools that it sees before and not afterwards")),
-        ("verdicts", described(array_of(change), "Tools that it sees with another verdict")),
+        ("gains", described(string_array(), "The first 100 tools that it sees afterwards and not before")),
+        ("gains_count", described(count(), "Number of all of them")),
+        ("loses", described(string_array(), "The first 100 tools that it sees before and not afterwards")),
+        ("loses_count", described(count(), "Number of all of them")),
+        ("verdicts", described(array_of(change), "The first 100 tools that it sees with another verdict")),
+        ("verdicts_count", described(count(), "Number of all of them")),
     ]);
+    let callers = described(array_of(caller), "The first 100 callers for whom something changes");
+    let changed = described(count(), "Number of known callers for whom something changes");
     let unchanged = described(count(), "Number of known callers for whom nothing changes");
     vec![
         ("Group", response(&group, &tools)),
@@ -57,7 +62,7 @@ pub(in crate::rest) fn schemas() -> Vec<(&'static str, Value)> {
         ("PolicyMatch", with_optional(selector(), &policy_match)),
         ("Selector", selector()),
         ("Condition", condition()),
-        ("RuleChangePreview", object_schema(&[("callers", array_of(caller)), ("unchanged", unchanged)])),
+        ("RuleChangePreview", object_schema(&[("callers", callers), ("changed", changed), ("unchanged", unchanged)])),
     ]
 }
 
