@@ -161,7 +161,9 @@ impl RuleDraft {
     pub(super) fn to_fields(&self) -> Result<RuleDraft, Vec<DraftError>> {
         let keys = to_keys(&self.parse()?);
         if !fit_into_fields(&keys) {
-            return Err(vec![DraftError::general("a tag with a comma cannot be edited with fields")]);
+            let message = "fields would change this definition: they have no place for a comma in a tag, for space \
+                           around a text, or for a line break in a name";
+            return Err(vec![DraftError::general(message)]);
         }
         Ok(RuleDraft { body: DraftBody::Fields(keys), ..self.clone() })
     }
@@ -180,12 +182,31 @@ pub(super) fn to_keys(rule: &NamedRule) -> Map<String, Value> {
     keys
 }
 
-/// Whether fields can show a definition: tags are separated by commas.
+/// Whether fields can show a definition, so that an untouched form is read back as the same one. A form trims texts,
+/// browsers write their own line breaks, tags are separated by commas and lists by lines.
 fn fit_into_fields(keys: &Map<String, Value>) -> bool {
+    let is_line = |text: &str| !text.is_empty() && text.trim() == text && !text.contains(['\n', '\r']);
+    let is_text = |text: &str| !text.is_empty() && text.trim() == text && !text.contains('\r');
+    let fits = |(key, value): (&String, &Value)| match (key.as_str(), value) {
+        ("instructions", Value::String(text)) => is_text(text),
+        ("tags" | "without_tags", Value::Array(tags)) => {
+            tags.iter().filter_map(Value::as_str).all(|tag| is_line(tag) && !tag.contains(','))
+        }
+        ("when", Value::Array(conditions)) => conditions.iter().all(condition_fits),
+        (_, Value::Array(items)) => items.iter().filter_map(Value::as_str).all(is_line),
+        (_, Value::String(text)) => is_line(text),
+        (_, Value::Object(_) | Value::Null | Value::Bool(_) | Value::Number(_)) => true,
+    };
     let selectors = keys.get("select").and_then(Value::as_array).into_iter().flatten().chain(keys.get("match"));
-    let tags = selectors.flat_map(|selector| [&selector["tags"], &selector["without_tags"]]);
-    let mut tags = tags.filter_map(Value::as_array).flatten().filter_map(Value::as_str);
-    !tags.any(|tag| tag.contains(',') || tag.trim() != tag)
+    keys.iter().chain(selectors.filter_map(Value::as_object).flatten()).all(fits)
+}
+
+/// Whether the fields of a condition are read back as the same condition.
+fn condition_fits(condition: &Value) -> bool {
+    let (test, text) = condition_fields(condition);
+    let claim = condition["claim"].as_str().unwrap_or_default();
+    let is_line = |text: &str| text.trim() == text && !text.contains(['\n', '\r']);
+    is_line(claim) && is_line(&text) && read_claim_value(test, &text) == condition[test]
 }
 
 fn is_blank(value: &Value) -> bool {
@@ -368,6 +389,38 @@ mod tests {
         assert_eq!(fields(RuleKind::Group, form), [("select[0].name".to_owned(), 0)]);
         let form = "rule=a&yaml=title:+x%0Aselect:%0A++-+{+name:+%22regex:(%22+}";
         assert_eq!(fields(RuleKind::Group, form), [("select[0].name".to_owned(), 3)]);
+    }
+
+    /// A definition that a form would change is edited as YAML.
+    #[test]
+    fn an_untouched_form_is_read_back_as_the_same_definition() {
+        let is_yaml = |kind, definition: Value| {
+            let rule = parse_rule(kind, "x", &definition.to_string(), REQUEST_BODY).unwrap();
+            let draft = RuleDraft::from_rule(&rule);
+            assert_eq!(draft.parse().as_ref(), Ok(&rule), "{definition}");
+            matches!(draft.body, DraftBody::Yaml(_))
+        };
+        let access = |condition: Value| is_yaml(RuleKind::Access, json!({ "when": [condition], "groups": ["a"] }));
+        for value in [json!(" ops"), json!("a\nb"), json!(["a\rb"]), json!("")] {
+            let claim = json!({ "claim": "dept", "contains": value });
+            assert_eq!(access(claim), value != json!("") && value != json!(["a\rb"]), "{value}");
+        }
+        assert!(access(json!({ "claim": " dept", "exists": true })));
+        assert!(access(json!({ "claim": "dept", "matches": "a " })));
+        assert!(!access(json!({ "claim": "dept", "in": [" a", "b,c"] })));
+        for group in [
+            json!({ "instructions": "Read first.\n" }),
+            json!({ "title": " A" }),
+            json!({ "title": "A\nB" }),
+            json!({ "tools": ["git__a "] }),
+            json!({ "select": [{ "name": "regex:^a $ " }] }),
+            json!({ "select": [{ "tags": ["a,b"] }] }),
+        ] {
+            assert!(is_yaml(RuleKind::Group, group.clone()), "{group}");
+        }
+        assert!(!is_yaml(RuleKind::Group, json!({ "instructions": "One.\nTwo.", "title": "A b", "tools": ["a"] })));
+        let policy = json!({ "match": { "when": [{ "claim": "a", "equals": "b " }] }, "verdict": "ask" });
+        assert!(is_yaml(RuleKind::Policy, policy));
     }
 
     #[test]
