@@ -44,7 +44,11 @@ impl<S: Send + Sync> FromRequest<S> for FormData {
     async fn from_request(request: Request, _state: &S) -> Result<FormData, Response> {
         let (parts, body) = request.into_parts();
         let bytes = read_body(&parts.headers, body).await?;
-        let invalid = |_| ApiError(Error::new(Code::BadRequest, "the form is not UTF-8")).into_response();
-        std::str::from_utf8(&bytes).map(FormData::parse).map_err(invalid)
+        // A form may have megabytes: too much for an async worker.
+        let parsed = tokio::task::spawn_blocking(move || std::str::from_utf8(&bytes).map(FormData::parse)).await;
+        let failed = |error| Error::new(Code::Internal, "reading the form failed").with_cause(error);
+        let invalid = |_| Error::new(Code::BadRequest, "the form is not UTF-8");
+        let form_data = parsed.map_err(failed).and_then(|parsed| parsed.map_err(invalid));
+        form_data.map_err(|error| ApiError(error).into_response())
     }
 }

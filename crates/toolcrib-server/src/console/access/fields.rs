@@ -19,14 +19,14 @@ pub(super) struct FieldRenderer<'a> {
 impl FieldRenderer<'_> {
     /// Renders an input with its label, hint and error; `control` gets the id of the hint and whether the input is
     /// invalid.
-    pub(super) fn labelled(
+    pub(super) fn field(
         &self,
         name: &str,
         label: &str,
         hint: &str,
         control: impl FnOnce(&str, Option<&str>) -> Markup,
     ) -> Markup {
-        let id = format!("hint-{}", name.replace(['[', ']', '.'], "-"));
+        let id = hint_id(name);
         let errors = self.errors_of(name);
         let invalid = (!errors.is_empty()).then_some("true");
         html! {
@@ -41,7 +41,7 @@ impl FieldRenderer<'_> {
     }
 
     pub(super) fn text(&self, name: &str, label: &str, value: &str, placeholder: &str, hint: &str) -> Markup {
-        self.labelled(name, label, hint, |id, invalid| {
+        self.field(name, label, hint, |id, invalid| {
             html! {
                 input name=(name) value=(value) placeholder=(placeholder) aria-describedby=(id) aria-invalid=[invalid]
                     autocomplete="off" spellcheck="false";
@@ -50,7 +50,7 @@ impl FieldRenderer<'_> {
     }
 
     pub(super) fn multiline(&self, name: &str, label: &str, value: &str, placeholder: &str, hint: &str) -> Markup {
-        self.labelled(name, label, hint, |id, invalid| {
+        self.field(name, label, hint, |id, invalid| {
             html! {
                 textarea name=(name) rows="2" placeholder=(placeholder) spellcheck="false" aria-describedby=(id)
                     aria-invalid=[invalid] {
@@ -71,7 +71,7 @@ impl FieldRenderer<'_> {
         hint: &str,
     ) -> Markup {
         let is_known = options.iter().any(|(option, _)| option == value);
-        self.labelled(name, label, hint, |id, invalid| {
+        self.field(name, label, hint, |id, invalid| {
             html! {
                 select name=(name) aria-describedby=(id) aria-invalid=[invalid] {
                     @for (option, label) in options {
@@ -151,25 +151,23 @@ impl FieldRenderer<'_> {
                 @for (index, condition) in rows {
                     @let (test, value) = condition_fields(condition);
                     @let prefix = format!("{key}[{index}]");
+                    @let (errors, claim_errors) = (self.errors_of(&prefix), self.errors_of(&format!("{prefix}.claim")));
+                    @let errors_id = (!errors.is_empty()).then(|| hint_id(&prefix));
+                    @let claim = ConditionInput { is_invalid: !claim_errors.is_empty(), errors_id: errors_id.as_deref() };
+                    @let test_value = ConditionInput { is_invalid: errors.len() > claim_errors.len(), ..claim };
                     div.condition {
-                        (self.bare_text(&format!("{prefix}.claim"), &format!("Claim {}", index + 1), text_of(condition, "claim"), "realm_access.roles"))
+                        (claim.text(&format!("{prefix}.claim"), &format!("Claim {}", index + 1), text_of(condition, "claim"), "realm_access.roles"))
                         select name=(format!("{prefix}.test")) aria-label=(format!("Test {}", index + 1)) {
                             @for (option, label) in &tests { option value=(option) selected[option == test] { (label) } }
                         }
-                        (self.bare_text(&format!("{prefix}.value"), &format!("Value {}", index + 1), &value, "support"))
+                        (test_value.text(&format!("{prefix}.value"), &format!("Value {}", index + 1), &value, "support"))
                     }
-                    @for error in self.errors_of(&prefix) { p.message { (render_code_spans(&error)) } }
+                    @if let Some(id) = &errors_id {
+                        p.message id=(id) { @for error in &errors { (render_code_spans(error)) " " } }
+                    }
                 }
                 p { button name="step" value="preview" { "Add a condition" } }
             }
-        }
-    }
-
-    /// Renders an input whose label is for screen readers only.
-    fn bare_text(&self, name: &str, label: &str, value: &str, placeholder: &str) -> Markup {
-        html! {
-            input name=(name) value=(value) placeholder=(placeholder) aria-label=(label) autocomplete="off"
-                spellcheck="false";
         }
     }
 
@@ -181,6 +179,28 @@ impl FieldRenderer<'_> {
         };
         self.errors.iter().filter(is_of).map(|error| error.message.clone()).collect()
     }
+}
+
+/// Input of a condition. Its label is for screen readers only, and its errors are below all inputs of the condition.
+#[derive(Debug, Clone, Copy)]
+struct ConditionInput<'a> {
+    is_invalid: bool,
+    /// Id of the element with the errors of the condition.
+    errors_id: Option<&'a str>,
+}
+
+impl ConditionInput<'_> {
+    fn text(self, name: &str, label: &str, value: &str, placeholder: &str) -> Markup {
+        html! {
+            input name=(name) value=(value) placeholder=(placeholder) aria-label=(label) aria-describedby=[self.errors_id]
+                aria-invalid=[self.is_invalid.then_some("true")] autocomplete="off" spellcheck="false";
+        }
+    }
+}
+
+/// Id of the element that describes a field.
+fn hint_id(name: &str) -> String {
+    format!("hint-{}", name.replace(['[', ']', '.'], "-"))
 }
 
 /// Returns a text of a map, or an empty one.

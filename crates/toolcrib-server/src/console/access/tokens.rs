@@ -1,15 +1,17 @@
 //! `/access/tokens`: creates tokens, and changes and revokes them. The secret of a new token is shown once.
 
 use axum::extract::RawQuery;
-use axum::http::{HeaderValue, header};
+use axum::http::header;
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use serde_json::{Map, Value, json};
-use toolcrib::core::access::Role;
-use toolcrib::core::inventory::TokenChange;
+use toolcrib::core::access::{AccessToken, Role};
+use toolcrib::core::fingerprint::Fingerprint;
+use toolcrib::core::inventory::{Inventory, TokenChange};
 use toolcrib::core::text::sanitize_truncated;
 use toolcrib::core::time::parse_long_duration;
-use toolcrib::registry::{CreatedToken, TokenRequest, TokenView};
+use toolcrib::registry::{CreatedToken, Precondition, TokenRequest, TokenView};
+use toolcrib::{Code, Error};
 
 use super::callers;
 use super::draft::DraftError;
@@ -21,6 +23,7 @@ use crate::console::form_data::FormData;
 use crate::console::history::render_code_spans;
 use crate::console::page::{NavItem, PageContext};
 use crate::console::text::{Tone, format_count, state_badge, time_ago, time_ago_or};
+use crate::console::tool::render_blocking;
 use crate::rest::ApiError;
 
 /// Renders the list of tokens, for the Access page.
@@ -95,6 +98,8 @@ fn render_row(context: &PageContext<'_>, token: &TokenView) -> Markup {
 struct TokenForm {
     /// Id of the token that is changed; `None` for a new one.
     id: Option<String>,
+    /// Digest of that token when the form was opened.
+    original_digest: String,
     name: String,
     role: String,
     groups: Vec<String>,
@@ -109,10 +114,15 @@ pub(super) async fn show(
 ) -> Result<Markup, ApiError> {
     let query = FormData::parse(query.as_deref().unwrap_or_default());
     let form = match query.get_text("id") {
-        Some(id) => TokenForm::from_token(&app.registry.tokens().get(id)?),
+        Some(id) => {
+            let known = app.registry.tokens().get(id)?;
+            let inventory = app.registry.inventory();
+            let revoked = || Error::new(Code::NotFound, "the token was revoked");
+            TokenForm::from_token(inventory.token(&known.id).ok_or_else(revoked)?)
+        }
         None => TokenForm { role: Role::Agent.as_str().to_owned(), ..TokenForm::default() },
     };
-    Ok(render_editor(&PageContext { app: &app, client: &client }, &form, &[]))
+    render_blocking(app, client, move |context| render_editor(context, &form, &[])).await
 }
 
 /// Handles the form.
@@ -120,45 +130,56 @@ pub(super) async fn submit(
     AuthorizedRequest { app, client, .. }: AuthorizedRequest,
     form_data: FormData,
 ) -> Result<Response, ApiError> {
-    let context = PageContext { app: &app, client: &client };
     let tokens = app.registry.tokens();
     let form = TokenForm::from_form(&form_data);
     if form_data.get("step") == Some("revoke") {
         tokens.revoke(form.id.as_deref().unwrap_or_default(), client.actor()).await?;
         return Ok(Redirect::to("/access#tokens").into_response());
     }
-    let request = match form.parse() {
-        Ok(request) => request,
-        Err(errors) => return Ok(render_editor(&context, &form, &errors).into_response()),
-    };
-    let result = match form.id.clone() {
-        Some(id) => {
+    let result = match (form.parse(), form.id.clone()) {
+        (Err(errors), _) => Err(errors),
+        (Ok(request), Some(id)) => {
+            let is_current = |inventory: &Inventory| form.check_current(inventory, &id);
             let TokenRequest { name, role, groups, claims, .. } = request;
             let (name, role) = (Some(name), Some(role));
-            let change = TokenChange { id, name, role, groups: Some(groups), claims: Some(claims) };
-            tokens.change(change, client.actor()).await.map(|_| None)
+            let change = TokenChange { id: id.clone(), name, role, groups: Some(groups), claims: Some(claims) };
+            let changed = tokens.only_if(Precondition::new(&is_current)).change(change, client.actor()).await;
+            changed.map(|_| None).map_err(describe_error)
         }
-        None => tokens.create_from(request, client.actor()).await.map(Some),
+        (Ok(request), None) => tokens.create_from(request, client.actor()).await.map(Some).map_err(describe_error),
     };
-    Ok(match result {
+    match result {
         Ok(Some(created)) => {
-            let mut response = render_created(&context, &created).into_response();
-            response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-            response
+            let page = render_blocking(app, client, move |context| render_created(context, &created)).await?;
+            Ok(([(header::CACHE_CONTROL, "no-store")], page).into_response())
         }
-        Ok(None) => Redirect::to("/access#tokens").into_response(),
-        Err(error) => render_editor(&context, &form, &[DraftError::general(error.message)]).into_response(),
-    })
+        Ok(None) => Ok(Redirect::to("/access#tokens").into_response()),
+        Err(errors) => {
+            let page = render_blocking(app, client, move |context| render_editor(context, &form, &errors));
+            Ok(page.await?.into_response())
+        }
+    }
+}
+
+fn describe_error(error: Error) -> Vec<DraftError> {
+    vec![DraftError::general(error.message_without_next_step())]
+}
+
+/// Digest of all that the form changes.
+fn token_digest(token: &AccessToken) -> String {
+    let content = json!([token.name(), token.role(), token.groups(), token.claims()]);
+    Fingerprint::digest(content.to_string()).to_string()
 }
 
 impl TokenForm {
-    fn from_token(token: &TokenView) -> TokenForm {
+    fn from_token(token: &AccessToken) -> TokenForm {
         TokenForm {
             id: Some(token.id.clone()),
-            name: token.name.clone(),
-            role: token.role.as_str().to_owned(),
-            groups: token.groups.clone(),
-            claims: write_claims(token.claims.as_map()),
+            original_digest: token_digest(token),
+            name: token.name().to_owned(),
+            role: token.role().as_str().to_owned(),
+            groups: token.groups().to_vec(),
+            claims: write_claims(token.claims().as_map()),
             expires: String::new(),
         }
     }
@@ -167,11 +188,26 @@ impl TokenForm {
         let text = |key: &str| form_data.get(key).map(str::trim).unwrap_or_default().to_owned();
         TokenForm {
             id: form_data.get_text("id").map(str::to_owned),
+            original_digest: text("original_digest"),
             name: text("name"),
             role: text("role"),
             groups: form_data.get_all("groups").map(str::to_owned).collect(),
             claims: text("claims"),
             expires: text("expires"),
+        }
+    }
+
+    /// Fails with `CONFLICT` if the token is no longer as it was when the form was opened.
+    fn check_current(&self, inventory: &Inventory, id: &str) -> toolcrib::Result<()> {
+        match inventory.token(id) {
+            Some(token) if token_digest(token) != self.original_digest => {
+                let name = token.name();
+                let message =
+                    format!("the token `{name}` has changed since you opened this form; open it again from the list");
+                Err(Error::new(Code::Conflict, message).with_retryable(false))
+            }
+            // A revoked one is refused by the change itself.
+            _ => Ok(()),
         }
     }
 
@@ -254,7 +290,10 @@ fn render_editor(context: &PageContext<'_>, form: &TokenForm, errors: &[DraftErr
             @for error in errors.iter().filter(|error| error.field.is_empty()) {
                 p.message role="alert" { (render_code_spans(&error.message)) }
             }
-            @if let Some(id) = &form.id { input type="hidden" name="id" value=(id); }
+            @if let Some(id) = &form.id {
+                input type="hidden" name="id" value=(id);
+                input type="hidden" name="original_digest" value=(form.original_digest);
+            }
             (fields.text("name", "Name", &form.name, "ci", "For lists and the history"))
             (fields.select("role", "Role", &form.role, &roles, "What its holder may do"))
             @if !groups.is_empty() || !checked.is_empty() {
