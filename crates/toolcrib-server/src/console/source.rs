@@ -19,7 +19,7 @@ use super::sources::{render_actions, source_location};
 use super::text::{Tone, format_count, format_millis, format_number, source_kind, source_state, state_badge, time_ago};
 use super::{alerts, history};
 use crate::activity::ActivityEvent;
-use crate::auth::AuthorizedRequest;
+use crate::auth::{AuthorizedRequest, Permission};
 use crate::rest::{ApiError, find_source};
 
 /// Tools on the page; the others are behind a link to the tool list.
@@ -219,6 +219,9 @@ fn render_tools(context: &PageContext<'_>, source: &SourceView) -> Markup {
                 h2 id="tools-title" { "Tools" }
                 @if !shown.is_empty() {
                     a href=(format!("/tools?source={}", source.id)) { "Search these tools" }
+                    @if context.is_allowed(Permission::Manage) {
+                        a href=(format!("/access/policies?match.source={}&verdict=ask", source.id)) { "Add a policy" }
+                    }
                 }
             }
             @if shown.is_empty() { p.empty { (empty_reason(source)) } }
