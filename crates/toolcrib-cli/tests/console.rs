@@ -13,11 +13,13 @@ use crate::support::test_server::{ServeProcess, TestWorkspace};
 
 /// Screenshots for the documentation: name of the picture and name of the file in `docs/images`.
 const DOCUMENTED_SCREENSHOTS: [(&str, &str); 4] = [
-    ("overview-light-wide", "console-overview"),
-    ("overview-dark-wide", "console-overview-dark"),
-    ("tool-light-wide", "console-tool"),
-    ("tools-light-narrow", "console-phone"),
+    ("first/overview-light-wide", "console-overview"),
+    ("first/overview-dark-wide", "console-overview-dark"),
+    ("first/tool-light-wide", "console-tool"),
+    ("first/tools-light-narrow", "console-phone"),
 ];
+/// Tools of the source whose list is too long for a preview to show without scrolling.
+const ARCHIVE_TOOLS: usize = 60;
 
 #[test]
 fn changes_in_one_window_appear_live_in_another() {
@@ -44,27 +46,26 @@ fn every_page_is_accessible() {
     let variables =
         [("PICTURES", pictures.to_str().unwrap()), ("TICKETS", tickets.to_str().unwrap()), ("SOURCES", &names)];
     run_browser_script("looks", &server, &variables);
-    if std::env::var_os("TOOLCRIB_UPDATE_PICTURES").is_some() && pictures.exists() {
-        let images = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/images");
-        fs::create_dir_all(&images).unwrap();
-        for (picture, name) in DOCUMENTED_SCREENSHOTS {
-            fs::copy(pictures.join(format!("first/{picture}.png")), images.join(format!("{name}.png"))).unwrap();
-        }
-    }
+    update_documented_pictures(&pictures, &DOCUMENTED_SCREENSHOTS);
 }
 
 #[test]
 fn access_is_managed_with_previews_by_administrators_only() {
     let workspace = TestWorkspace::new(&json!({}), &json!({}));
     let server = json!({ "command": env!("CARGO_BIN_EXE_toolcrib"), "args": ["__demo-server"] });
+    let tools = (0..ARCHIVE_TOOLS)
+        .map(|shelf| json!({ "name": format!("shelf_{shelf}"), "inputSchema": { "type": "object" } }));
+    fs::write(workspace.path("archive.json"), Value::from_iter(tools).to_string()).unwrap();
+    let archive = programs::scripted_source(&["--tools-file", workspace.path("archive.json").to_str().unwrap()]);
     let config = json!({
-        "sources": { "library": server, "core": { "builtin": "all" } },
+        "sources": { "library": server, "archive": archive, "core": { "builtin": "all" } },
         "groups": { "fixed": { "title": "Of the file", "select": [{ "source": "core" }], "tools": ["library__nothing"] } },
     });
     fs::write(workspace.path("toolcrib.json"), config.to_string()).unwrap();
     workspace.discover();
     let pictures = Path::new(env!("CARGO_TARGET_TMPDIR")).join("console-access");
     run_browser_script("access", &workspace.serve(), &[("PICTURES", pictures.to_str().unwrap())]);
+    update_documented_pictures(&pictures, &[("access-light-wide", "console-access")]);
 }
 
 #[test]
@@ -103,6 +104,18 @@ fn sample_sources(workspace: &TestWorkspace, shop: &ServeProcess) -> Value {
         sources["memory"] = json!({ "command": "memory-server" });
     }
     sources
+}
+
+/// Copies screenshots to the documentation, if `TOOLCRIB_UPDATE_PICTURES` is set and there was a browser to take them.
+fn update_documented_pictures(pictures: &Path, screenshots: &[(&str, &str)]) {
+    if std::env::var_os("TOOLCRIB_UPDATE_PICTURES").is_none() || !pictures.exists() {
+        return;
+    }
+    let images = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/images");
+    fs::create_dir_all(&images).unwrap();
+    for (picture, name) in screenshots {
+        fs::copy(pictures.join(format!("{picture}.png")), images.join(format!("{name}.png"))).unwrap();
+    }
 }
 
 /// Runs a browser script against the server; `more` are further environment variables.

@@ -361,9 +361,14 @@ async function showPreview(form) {
   previewRequest = new AbortController();
   try {
     const { page } = await fetchPage(address, { ...options, signal: previewRequest.signal });
-    const [current, next] = [document.getElementById(preview), page.getElementById(preview)];
-    if (current && next) updateChildren(current, next);
-    else if (current) current.textContent = errorMessage(page);
+    const current = document.getElementById(preview);
+    // The page of a form with errors has the list of them instead.
+    const [next, errors] = [page.getElementById(preview), page.querySelector("#preview .errors")];
+    if (next) updateChildren(current, next);
+    else if (errors) current.replaceChildren(document.importNode(errors, true));
+    else current.textContent = errorMessage(page);
+    const summaries = [...current.querySelectorAll("[data-announce]")];
+    announce(summaries.length > 0 ? summaries.map((summary) => summary.textContent).join(" ") : current.textContent);
   } catch {
     // A newer preview aborted this one, or the server is unreachable.
   }

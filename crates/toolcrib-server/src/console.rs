@@ -5,6 +5,7 @@
 //! it. Forms post to `actions` or `tool`, which redirect to a page or render one. The script (`assets/console.js`)
 //! fetches the same pages and copies the differences into the document. It works by attributes, among them:
 //! - `data-act`, `data-call`: forms that are submitted without leaving the page;
+//! - `data-announce`: the part of a preview that screen readers announce;
 //! - `data-keep`: an element with user input, replaced only if the value of the attribute changes;
 //! - `data-kept`: a placeholder for a part that the server left out because the page has it;
 //! - `data-pending`: a part that is still being computed, so that the page is fetched again soon;

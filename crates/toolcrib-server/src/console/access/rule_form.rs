@@ -39,7 +39,7 @@ pub(super) fn render_form(context: &PageContext<'_>, draft: &RuleDraft, outcome:
             }
             section.card.effect aria-labelledby="effect-title" {
                 h2 id="effect-title" { "Preview" }
-                div id="preview" role="status" { (render_preview(draft, outcome)) }
+                div id="preview" { (render_preview(draft, outcome)) }
             }
         }
     }
@@ -192,8 +192,8 @@ fn render_preview(draft: &RuleDraft, outcome: &Outcome) -> Markup {
             Outcome::Untouched => { p.faint { "Fill in the form to see what it does." } }
             Outcome::Invalid(errors) => {
                 ul.errors {
-                    @for error in errors {
-                        li.message {
+                    @for (index, error) in errors.iter().enumerate() {
+                        li.message data-announce[index == 0] {
                             @if error.line > 0 { "Line " (error.line) ": " }
                             @if let Some(label) = field_label(draft.kind, &error.field) { (label) ": " }
                             (render_code_spans(&error.message))
@@ -203,9 +203,9 @@ fn render_preview(draft: &RuleDraft, outcome: &Outcome) -> Markup {
             }
             Outcome::Valid { preview, digest, reason } => {
                 @if *reason == PreviewReason::Unconfirmed { p.message { "The definition has changed since its preview. Check the effect, then save." } }
-                (preview)
                 input type="hidden" name="previewed" value=(digest);
                 p { button.primary name="step" value="save" { "Save" } }
+                (preview)
             }
         }
     }

@@ -27,7 +27,7 @@ pub(super) fn render_form(context: &PageContext<'_>) -> Markup {
                 }
                 (fields.risks("match.risk", &Value::Null))
                 (render_verdict_choice(&fields, ""))
-                section id="matches" aria-live="polite" aria-label="Matching tools" {}
+                section id="matches" aria-label="Matching tools" {}
                 p { button.primary { "Preview the policy" } }
             }
         }
