@@ -180,7 +180,8 @@ impl RecentActivity {
             }
             RegistryNotice::CallFinished(call) => {
                 let tool = CalledTool { source: call.source.clone(), name: call.tool.clone() };
-                self.calls_per_minute.record_call(tool, call.at, call.code != "OK");
+                let counts = MinuteCounts { calls: 1, errors: u64::from(call.code != "OK") };
+                self.calls_per_minute.record_calls(tool, call.at, counts);
                 self.push(ActivityEntry { at: call.at, event: ActivityEvent::Called(call) });
             }
             // The list of discoveries shows failures already.

@@ -12,7 +12,7 @@ use std::path::Path;
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use toolcrib::config::{ConfigDiagnostic, parse_rule, rule_to_json};
+use toolcrib::config::{ConfigDiagnostic, parse_rule};
 use toolcrib::core::access_rules::{NamedRule, RuleKind};
 use toolcrib::core::inventory::Origin;
 use toolcrib::registry::RuleChange;
@@ -201,7 +201,7 @@ fn list(session: &CliSession, kind: RuleKind) -> Result<()> {
     let rules: Vec<(NamedRule, Origin)> =
         registry.rules().in_force().iter().filter(|(rule, _)| rule.kind() == kind).collect();
     if session.common.json {
-        let objects: Vec<Value> = rules.iter().map(|(rule, origin)| rule_object(registry, rule, *origin)).collect();
+        let objects: Vec<Value> = rules.iter().map(|(rule, origin)| registry.rules().to_json(rule, *origin)).collect();
         return output::print_json(&json!({ kind.plural(): objects }));
     }
     output::print_line(&page::render_list(registry, kind, &rules))
@@ -211,27 +211,13 @@ fn list(session: &CliSession, kind: RuleKind) -> Result<()> {
 fn show(session: &CliSession, kind: RuleKind, name: &str) -> Result<()> {
     let registry = &session.registry;
     let (rule, origin) = find_rule(registry, kind, name)?;
-    let object = rule_object(registry, &rule, origin);
+    let object = registry.rules().to_json(&rule, origin);
     session.common.print(&object, || page::render_rule(registry, &rule, origin))
 }
 
 /// Finds a rule by name.
 fn find_rule(registry: &Registry, kind: RuleKind, name: &str) -> Result<(NamedRule, Origin), Error> {
     let rules = registry.rules();
-    let in_force = rules.in_force();
-    let found = in_force.iter().find(|(rule, _)| rule.kind() == kind && rule.name() == name);
+    let found = rules.in_force().find(kind, name);
     found.ok_or_else(|| rules.unknown_error(kind, name))
-}
-
-/// Returns the JSON of a rule: its definition and origin, of a group also its tools.
-fn rule_object(registry: &Registry, rule: &NamedRule, origin: Origin) -> Value {
-    let mut object = rule_to_json(rule);
-    let rules = registry.rules();
-    if let Some(group) = rules.in_force().group(rule.name()).filter(|_| rule.kind() == RuleKind::Group) {
-        let tools = rules.members(group);
-        object["members"] = json!(tools.members);
-        object["missing"] = json!(tools.missing);
-    }
-    object["origin"] = json!(origin);
-    object
 }

@@ -40,8 +40,8 @@ pub(crate) struct MinuteCounts {
 }
 
 impl CallsPerMinute {
-    /// Counts a call.
-    pub(super) fn record_call(&mut self, tool: CalledTool, at: Timestamp, failed: bool) {
+    /// Counts calls of a tool.
+    pub(super) fn record_calls(&mut self, tool: CalledTool, at: Timestamp, counts: MinuteCounts) {
         let minute_number = at.0.div_euclid(MINUTE_MS);
         if self.0.back().is_none_or(|(last, _)| *last < minute_number) {
             self.0.push_back((minute_number, HashMap::new()));
@@ -54,7 +54,7 @@ impl CallsPerMinute {
         if tools.len() >= MAX_TOOLS_PER_MINUTE && !tools.contains_key(&tool) {
             return;
         }
-        tools.entry(tool).or_default().add(MinuteCounts { calls: 1, errors: u64::from(failed) });
+        tools.entry(tool).or_default().add(counts);
     }
 
     /// Returns the calls of each tool in sixty minutes, the last of which contains `now`. Minutes without a call have zero
@@ -105,9 +105,9 @@ mod tests {
         let at = |minute: i64| Timestamp(minute * MINUTE_MS + 5);
         let tool = |name: &str| CalledTool { source: None, name: name.to_owned() };
         for minute in 0..100 {
-            minutes.record_call(tool("a"), at(minute), minute % 2 == 0);
+            minutes.record_calls(tool("a"), at(minute), MinuteCounts { calls: 1, errors: 0 });
         }
-        minutes.record_call(tool("b"), at(99), false);
+        minutes.record_calls(tool("b"), at(99), MinuteCounts { calls: 1, errors: 0 });
         let hour = add_up(minutes.last_hour(at(101)).into_iter());
         assert_eq!(hour.len(), MINUTES_PER_HOUR);
         assert_eq!(hour[MINUTES_PER_HOUR - 3], MinuteCounts { calls: 2, errors: 0 });

@@ -25,7 +25,7 @@ mod yaml;
 use axum::Router;
 use axum::routing::get;
 use maud::{Markup, html};
-use toolcrib::core::access_rules::RuleKind;
+use toolcrib::core::access_rules::{Defined, RuleKind};
 use toolcrib::core::inventory::Origin;
 use toolcrib::core::text::sanitize_truncated;
 
@@ -82,124 +82,132 @@ fn section_path(kind: RuleKind) -> &'static str {
 fn render_groups(context: &PageContext<'_>) -> Markup {
     let definitions = context.rules();
     let rules = definitions.in_force();
-    html! {
-        section id="groups" aria-labelledby="groups-title" {
-            (render_heading(RuleKind::Group, "groups-title", "Groups", "Add a group"))
-            @if rules.count(RuleKind::Group) == 0 {
-                p.empty { "No groups yet. A group is a selection of tools, which access rules and tokens give to callers." }
-            } @else {
-                table.list.rules {
-                    caption.unseen { "Groups with their tools" }
-                    thead { tr {
-                        th scope="col" { "Group" } th.number scope="col" { "Tools" } th scope="col" { "Defined" }
-                        th scope="col" { span.unseen { "Actions" } }
-                    } }
-                    tbody {
-                        @for group in rules.groups() {
-                            @let found = definitions.members(group);
-                            tr id=(format!("group-{}", group.name)) {
-                                th scope="row" {
-                                    a href=(rule_url(RuleKind::Group, &group.name)) { (group.name) }
-                                    @if let Some(title) = &group.definition.title { " " span.faint { (sanitize_truncated(title, 60)) } }
-                                    @if !found.missing.is_empty() {
-                                        span.under.bad-text { "not there: " (sanitize_truncated(&found.missing.join(", "), 160)) }
-                                    }
-                                }
-                                td.number data-label="Tools" { (format_number(found.members.len() as u64)) }
-                                td data-label="Defined" { (render_origin(context, RuleKind::Group, &group.name, group.origin)) }
-                                td.actions { (render_actions(RuleKind::Group, &group.name, group.origin, html! {})) }
-                            }
-                        }
-                    }
-                }
+    let rows = rules.groups().map(|group| {
+        let found = definitions.members(group);
+        let description = html! {
+            @if let Some(title) = &group.definition.title { " " span.faint { (sanitize_truncated(title, 60)) } }
+            @if !found.missing.is_empty() {
+                span.under.bad-text { "not there: " (sanitize_truncated(&found.missing.join(", "), 160)) }
             }
-        }
-    }
+        };
+        let tools = html! { td.number data-label="Tools" { (format_number(found.members.len() as u64)) } };
+        render_row(context, RuleKind::Group, group, description, tools, html! {})
+    });
+    let text = SectionText {
+        id: "groups",
+        title: "Groups",
+        add: "Add a group",
+        caption: "Groups with their tools",
+        empty: "No groups yet. A group is a selection of tools, which access rules and tokens give to callers.",
+    };
+    let columns = html! { th scope="col" { "Group" } th.number scope="col" { "Tools" } };
+    render_section(RuleKind::Group, &text, &columns, &rows.collect::<Vec<Markup>>(), html! {})
 }
 
 fn render_access_rules(context: &PageContext<'_>) -> Markup {
-    let rules = context.app.registry.rules().in_force();
-    html! {
-        section id="rules" aria-labelledby="rules-title" {
-            (render_heading(RuleKind::Access, "rules-title", "Access rules", "Add an access rule"))
-            @if rules.count(RuleKind::Access) == 0 {
-                p.empty { "No access rules: every admitted caller without groups of its own sees every tool." }
-            } @else {
-                table.list.rules {
-                    caption.unseen { "Access rules with their conditions and groups" }
-                    thead { tr {
-                        th scope="col" { "Rule" } th scope="col" { "State" } th scope="col" { "Defined" }
-                        th scope="col" { span.unseen { "Actions" } }
-                    } }
-                    tbody {
-                        @for rule in rules.access() {
-                            @let is_active = rule.definition.active;
-                            tr id=(format!("rule-{}", rule.name)) {
-                                th scope="row" {
-                                    a href=(rule_url(RuleKind::Access, &rule.name)) { (rule.name) }
-                                    span.under {
-                                        (render_conditions(&rule.definition.when, "every caller")) " → "
-                                        @for (index, group) in rule.definition.groups.iter().enumerate() {
-                                            @if index > 0 { ", " } code { (group) }
-                                        }
-                                    }
-                                }
-                                td data-label="State" {
-                                    @if is_active { (state_badge(Tone::Good, "active")) } @else { (state_badge(Tone::Quiet, "inactive")) }
-                                }
-                                td data-label="Defined" { (render_origin(context, RuleKind::Access, &rule.name, rule.origin)) }
-                                td.actions {
-                                    @let label = if is_active { "Deactivate…" } else { "Activate…" };
-                                    @let url = format!("{}&active={}", rule_url(RuleKind::Access, &rule.name), !is_active);
-                                    (render_actions(RuleKind::Access, &rule.name, rule.origin, html! {
-                                        a href=(url) { (label) span.unseen { " " (rule.name) } }
-                                    }))
-                                }
-                            }
-                        }
-                    }
+    let rules = context.rules().in_force();
+    let rows = rules.access().map(|rule| {
+        let is_active = rule.definition.active;
+        let description = html! {
+            span.under {
+                (render_conditions(&rule.definition.when, "every caller")) " → "
+                @for (index, group) in rule.definition.groups.iter().enumerate() {
+                    @if index > 0 { ", " } code { (group) }
                 }
             }
-        }
-    }
+        };
+        let state = html! {
+            td data-label="State" {
+                @if is_active { (state_badge(Tone::Good, "active")) } @else { (state_badge(Tone::Quiet, "inactive")) }
+            }
+        };
+        let switch = html! {
+            a href=(format!("{}&active={}", rule_url(RuleKind::Access, &rule.name), !is_active)) {
+                @if is_active { "Deactivate…" } @else { "Activate…" } span.unseen { " " (rule.name) }
+            }
+        };
+        render_row(context, RuleKind::Access, rule, description, state, switch)
+    });
+    let text = SectionText {
+        id: "rules",
+        title: "Access rules",
+        add: "Add an access rule",
+        caption: "Access rules with their conditions and groups",
+        empty: "No access rules: every admitted caller without groups of its own sees every tool.",
+    };
+    let columns = html! { th scope="col" { "Rule" } th scope="col" { "State" } };
+    render_section(RuleKind::Access, &text, &columns, &rows.collect::<Vec<Markup>>(), html! {})
 }
 
 fn render_policies(context: &PageContext<'_>) -> Markup {
-    let rules = context.app.registry.rules().in_force();
+    let rules = context.rules().in_force();
+    let rows = rules.policies().map(|policy| {
+        let description = html! { span.under { (render_match(&policy.definition.matches)) } };
+        let verdict = html! { td data-label="Verdict" { (callers::render_verdict(policy.definition.verdict)) } };
+        render_row(context, RuleKind::Policy, policy, description, verdict, html! {})
+    });
+    let text = SectionText {
+        id: "policies",
+        title: "Policies",
+        add: "Add a policy",
+        caption: "Policies with their verdicts",
+        empty: "No policies: the rules of each source decide which calls are allowed, need consent, or are denied.",
+    };
+    let columns = html! { th scope="col" { "Policy" } th scope="col" { "Verdict" } };
+    let filter = verdict_filter::render_form(context);
+    render_section(RuleKind::Policy, &text, &columns, &rows.collect::<Vec<Markup>>(), filter)
+}
+
+/// Texts of the section about one kind of rule.
+struct SectionText {
+    id: &'static str,
+    title: &'static str,
+    /// Label of the link to the form of a new rule.
+    add: &'static str,
+    /// Name of the table for screen readers.
+    caption: &'static str,
+    /// Shown in place of a table without rows.
+    empty: &'static str,
+}
+
+/// Renders the rules of one kind in a table; `columns` are the headings of the first two, `end` is below the table.
+fn render_section(kind: RuleKind, text: &SectionText, columns: &Markup, rows: &[Markup], end: Markup) -> Markup {
+    let title_id = format!("{}-title", text.id);
     html! {
-        section id="policies" aria-labelledby="policies-title" {
-            (render_heading(RuleKind::Policy, "policies-title", "Policies", "Add a policy"))
-            @if rules.count(RuleKind::Policy) == 0 {
-                p.empty { "No policies: the rules of each source decide which calls are allowed, need consent, or are denied." }
+        section id=(text.id) aria-labelledby=(title_id) {
+            div.row { h2 id=(title_id) { (text.title) } a href=(section_path(kind)) { (text.add) } }
+            @if rows.is_empty() {
+                p.empty { (text.empty) }
             } @else {
                 table.list.rules {
-                    caption.unseen { "Policies with their verdicts" }
-                    thead { tr {
-                        th scope="col" { "Policy" } th scope="col" { "Verdict" } th scope="col" { "Defined" }
-                        th scope="col" { span.unseen { "Actions" } }
-                    } }
-                    tbody {
-                        @for policy in rules.policies() {
-                            tr id=(format!("policy-{}", policy.name)) {
-                                th scope="row" {
-                                    a href=(rule_url(RuleKind::Policy, &policy.name)) { (policy.name) }
-                                    span.under { (render_match(&policy.definition.matches)) }
-                                }
-                                td data-label="Verdict" { (callers::render_verdict(policy.definition.verdict)) }
-                                td data-label="Defined" { (render_origin(context, RuleKind::Policy, &policy.name, policy.origin)) }
-                                td.actions { (render_actions(RuleKind::Policy, &policy.name, policy.origin, html! {})) }
-                            }
-                        }
-                    }
+                    caption.unseen { (text.caption) }
+                    thead { tr { (columns) th scope="col" { "Defined" } th scope="col" { span.unseen { "Actions" } } } }
+                    tbody { @for row in rows { (row) } }
                 }
             }
-            (verdict_filter::render_form(context))
+            (end)
         }
     }
 }
 
-fn render_heading(kind: RuleKind, id: &str, title: &str, add: &str) -> Markup {
-    html! { div.row { h2 id=(id) { (title) } a href=(section_path(kind)) { (add) } } }
+/// Renders a rule: what stands behind its name, its second column, and actions besides editing and removing.
+fn render_row<T>(
+    context: &PageContext<'_>,
+    kind: RuleKind,
+    rule: &Defined<T>,
+    description: Markup,
+    column: Markup,
+    actions: Markup,
+) -> Markup {
+    let prefix = if kind == RuleKind::Access { "rule" } else { kind.as_str() };
+    html! {
+        tr id=(format!("{prefix}-{}", rule.name)) {
+            th scope="row" { a href=(rule_url(kind, &rule.name)) { (rule.name) } (description) }
+            (column)
+            td data-label="Defined" { (render_origin(context, kind, &rule.name, rule.origin)) }
+            td.actions { (render_actions(kind, &rule.name, rule.origin, actions)) }
+        }
+    }
 }
 
 /// Renders where a rule is defined: here, or in a file with its line.

@@ -79,12 +79,12 @@ impl<S: Sync> FromRequestParts<S> for IfAbsent {
 }
 
 impl IfAbsent {
-    /// Fails with `CONFLICT` (412) if the header was sent and the thing exists.
-    pub(super) fn check(self, exists: bool, what: &str) -> Result<()> {
-        if !self.0 || !exists {
+    /// Fails with `CONFLICT` (412) if the header was sent and there is a group, access rule or policy of this name.
+    pub(super) fn check_rule(self, rule: Option<&(NamedRule, Origin)>, kind: RuleKind, name: &str) -> Result<()> {
+        if !self.0 || rule.is_none() {
             return Ok(());
         }
-        let message = format!("{what} exists already (`If-None-Match: *`)");
+        let message = format!("the {} `{name}` exists already (`If-None-Match: *`)", kind.noun());
         Err(Error::new(Code::Conflict, message).with_retryable(false).with_details(json!({ "if_none_match": true })))
     }
 }

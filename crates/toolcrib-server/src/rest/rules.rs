@@ -19,10 +19,10 @@ use axum::response::IntoResponse;
 use axum::routing::{delete, get, put};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use toolcrib::config::{ConfigDiagnostic, REQUEST_BODY, parse_rule, rule_to_json};
+use toolcrib::config::{ConfigDiagnostic, REQUEST_BODY, parse_rule};
 use toolcrib::core::access_rules::{NamedRule, RuleKind};
 use toolcrib::core::inventory::{Inventory, Origin};
-use toolcrib::registry::{Precondition, RuleChange, RuleDefinitions};
+use toolcrib::registry::{Precondition, RuleChange};
 use toolcrib::{Registry, Result};
 
 use super::body::JsonBody;
@@ -157,7 +157,7 @@ async fn list_rules(kind: RuleKind, request: AuthorizedRequest) -> ApiResult {
         let definitions = request.app.registry.rules_for(&request.client.principal);
         let rules = definitions.in_force();
         let rules = rules.iter().filter(|(rule, _)| rule.kind() == kind);
-        Ok(rules.map(|(rule, origin)| rule_response(&definitions, &rule, origin)).collect::<Vec<Value>>())
+        Ok(rules.map(|(rule, origin)| definitions.to_json(&rule, origin)).collect::<Vec<Value>>())
     };
     ok_json(&json!({ kind.plural(): render_blocking(list).await? }))
 }
@@ -186,7 +186,7 @@ async fn define_rule(
     let is_unchanged = |inventory: &Inventory| {
         let known = inventory.rules().find(kind, &name);
         is_replaced.store(known.is_some(), Ordering::Relaxed);
-        if_absent.check(known.is_some(), &format!("the {} `{name}`", kind.noun()))?;
+        if_absent.check_rule(known.as_ref(), kind, &name)?;
         if_match.check_rule(known.as_ref(), kind, &name)
     };
     let registry = &request.app.registry;
@@ -248,21 +248,7 @@ async fn preview(request: &AuthorizedRequest, change: RuleChange) -> ApiResult {
 /// Renders a rule for the client of a request, on a blocking thread.
 async fn render_rule(request: &AuthorizedRequest, rule: NamedRule, origin: Origin) -> Result<Value> {
     let (app, client) = (request.app.clone(), request.client.clone());
-    render_blocking(move || Ok(rule_response(&app.registry.rules_for(&client.principal), &rule, origin))).await
-}
-
-/// Renders a rule with its origin; of a group also its tools.
-fn rule_response(rules: &RuleDefinitions<'_>, rule: &NamedRule, origin: Origin) -> Value {
-    let mut response = rule_to_json(rule);
-    if let NamedRule::Group(name, _) = rule
-        && let Some(group) = rules.in_force().group(name)
-    {
-        let tools = rules.members(group);
-        response["members"] = json!(tools.members);
-        response["missing"] = json!(tools.missing);
-    }
-    response["origin"] = json!(origin);
-    response
+    render_blocking(move || Ok(app.registry.rules_for(&client.principal).to_json(&rule, origin))).await
 }
 
 /// Returns and logs a warning if a change has left local processes without tools. `had_none` tells whether they had none

@@ -6,9 +6,9 @@
 use std::sync::Arc;
 
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use toolcrib_catalog::{ToolRef, View};
-use toolcrib_config::ConfigOrigin;
+use toolcrib_config::{ConfigOrigin, rule_to_json};
 use toolcrib_core::access::Role;
 use toolcrib_core::access_rules::{
     AccessRules, AccessScope, Defined, Explanation, Group, NamedRule, RuleKind, SourceVerdict,
@@ -101,6 +101,20 @@ impl RuleDefinitions<'_> {
     /// Returns the tools of a group, among those that the reader may know of.
     pub fn members(&self, group: &Defined<Group>) -> GroupMembers {
         group_members(&self.registry.view(self.reader), group)
+    }
+
+    /// Renders a rule as JSON: its definition and origin, and of a group that is in force also its tools.
+    pub fn to_json(&self, rule: &NamedRule, origin: Origin) -> Value {
+        let mut object = rule_to_json(rule);
+        if let NamedRule::Group(name, _) = rule
+            && let Some(group) = self.in_force().group(name)
+        {
+            let GroupMembers { members, missing } = self.members(group);
+            object["members"] = json!(members);
+            object["missing"] = json!(missing);
+        }
+        object["origin"] = json!(origin);
+        object
     }
 
     /// Defines a rule at run time, or replaces it. Returns whether something changed.

@@ -139,10 +139,10 @@ impl ToolChanges {
 }
 
 /// Returns the tools that a caller sees and the reader may know of, with their verdicts for the caller.
-fn readable_verdicts<'v>(
-    view: &'v View,
+fn readable_verdicts(
+    view: &View,
     is_readable: impl Fn(&ToolRef<'_>) -> bool,
-) -> impl Iterator<Item = (&'v ToolName, Verdict)> {
+) -> impl Iterator<Item = (&ToolName, Verdict)> {
     view.offered_tools().filter(move |tool| is_readable(tool)).map(|tool| (tool.name(), tool.verdict()))
 }
 

@@ -10,7 +10,7 @@ use toolcrib::core::tool::ToolName;
 use toolcrib::registry::{CallerChange, RuleChange, RuleChangePreview, ToolChanges};
 use toolcrib::{Code, Error, Principal, Registry, Result};
 
-use super::{find_rule, rule_object};
+use super::find_rule;
 use crate::output;
 use crate::plural::pluralize;
 use crate::session::CliSession;
@@ -84,7 +84,7 @@ fn print_rule(session: &CliSession, rule: &NamedRule, message: &str) -> Result<(
         return output::print_line(message);
     }
     let (rule, origin) = find_rule(&session.registry, rule.kind(), rule.name())?;
-    output::print_json(&rule_object(&session.registry, &rule, origin))
+    output::print_json(&session.registry.rules().to_json(&rule, origin))
 }
 
 /// Returns the error for a change of a rule that the configuration defines. The file has to be changed first, so it is

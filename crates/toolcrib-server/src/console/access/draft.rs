@@ -84,7 +84,7 @@ impl DraftError {
     }
 
     /// Error about the name of the rule.
-    pub(super) fn of_name(message: impl Into<String>) -> DraftError {
+    pub(super) fn about_name(message: impl Into<String>) -> DraftError {
         DraftError { field: "rule".to_owned(), ..DraftError::general(message) }
     }
 }
@@ -121,7 +121,7 @@ impl RuleDraft {
     /// Parses the definition. Fails with all errors that do not depend on other rules.
     pub(super) fn parse(&self) -> Result<NamedRule, Vec<DraftError>> {
         if self.name.is_empty() {
-            return Err(vec![DraftError::of_name("enter a name")]);
+            return Err(vec![DraftError::about_name("enter a name")]);
         }
         let (text, file) = match &self.body {
             DraftBody::Fields(keys) => (Value::Object(keys.clone()).to_string(), REQUEST_BODY),
@@ -132,7 +132,7 @@ impl RuleDraft {
         let rule = parse_rule(self.kind, &self.name, &text, file).map_err(|diagnostics| {
             let errors = diagnostics.into_iter().map(|diagnostic| match diagnostic.line {
                 // The only error without a line is that of the name.
-                0 => DraftError::of_name(diagnostic.message),
+                0 => DraftError::about_name(diagnostic.message),
                 line => DraftError {
                     field: diagnostic.key,
                     line: if is_yaml { line } else { 0 },
@@ -395,7 +395,8 @@ mod tests {
     #[test]
     fn an_untouched_form_is_read_back_as_the_same_definition() {
         let is_yaml = |kind, definition: Value| {
-            let rule = parse_rule(kind, "x", &definition.to_string(), REQUEST_BODY).unwrap();
+            let body = DraftBody::Yaml(definition.to_string());
+            let rule = RuleDraft { kind, original: None, name: "x".to_owned(), body }.parse().unwrap();
             let draft = RuleDraft::from_rule(&rule);
             assert_eq!(draft.parse().as_ref(), Ok(&rule), "{definition}");
             matches!(draft.body, DraftBody::Yaml(_))

@@ -82,7 +82,7 @@ pub(super) async fn submit(
         Submission::Show(page) => Ok(page.into_response()),
         Submission::Save(draft, rule) => {
             let is_current = |inventory: &Inventory| check_current(inventory, &draft);
-            let Err(error) = definitions.only_if(Precondition::new(&is_current)).define(rule, actor).await else {
+            let Err(error) = definitions.only_if(Precondition::new(&is_current)).define(*rule, actor).await else {
                 return Ok(Redirect::to(&list_url(kind)).into_response());
             };
             let outcome = Outcome::Invalid(vec![DraftError::general(error.message_without_next_step())]);
@@ -107,7 +107,7 @@ pub(super) async fn submit(
 
 /// Change that a submitted form asks for, or the page that answers it.
 enum Submission {
-    Save(RuleDraft, NamedRule),
+    Save(RuleDraft, Box<NamedRule>),
     Remove(RuleDraft),
     Show(Markup),
 }
@@ -117,7 +117,7 @@ impl Submission {
         match form_data.get("step").unwrap_or("preview") {
             "save" => match check(&context.app.registry, &draft) {
                 Ok(rule) if form_data.get("previewed") == Some(rule_digest(&rule).as_str()) => {
-                    Submission::Save(draft, rule)
+                    Submission::Save(draft, Box::new(rule))
                 }
                 _ => Submission::Show(render_evaluated(context, &draft, PreviewReason::Unconfirmed)),
             },
@@ -164,7 +164,7 @@ fn check(registry: &Registry, draft: &RuleDraft) -> std::result::Result<NamedRul
     let is_taken = registry.rules().in_force().origin(draft.kind, &draft.name).is_some();
     if draft.original.is_none() && is_taken {
         let message = format!("there is another {} `{}`; choose another name", draft.kind.noun(), draft.name);
-        return Err(vec![DraftError::of_name(message)]);
+        return Err(vec![DraftError::about_name(message)]);
     }
     Ok(rule)
 }
