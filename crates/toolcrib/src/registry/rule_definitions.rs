@@ -3,6 +3,7 @@
 //! Their meaning is decided by `toolcrib_core::access_rules`; this module reads and writes them, and applies them to the
 //! tools and callers that are known.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -269,7 +270,7 @@ impl RuleDefinitions<'_> {
         }
     }
 
-    /// Local processes and the holders of tokens, then others in the order of their names.
+    /// Local processes and the holders of tokens, then others, without duplicates.
     fn known_callers(&self, others: &[Principal]) -> impl Iterator<Item = Principal> {
         let inventory = self.registry.inventory();
         let now = self.registry.now();
@@ -279,7 +280,9 @@ impl RuleDefinitions<'_> {
         let local = Principal::local("local");
         let mut others = others.to_vec();
         others.sort_by(|a, b| a.original_name().cmp(b.original_name()));
-        std::iter::once(local).chain(tokens).chain(others)
+        let mut identities = HashSet::new();
+        let callers = std::iter::once(local).chain(tokens).chain(others);
+        callers.filter(move |principal| identities.insert(principal.identity().clone()))
     }
 }
 

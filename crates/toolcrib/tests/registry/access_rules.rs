@@ -197,7 +197,7 @@ async fn rules_are_defined_explained_and_previewed() {
     let explanation = rules.explain(&admin(), &ci, "shop__wipe").unwrap();
     assert_eq!((explanation.verdict, explanation.visible), (Verdict::Hide, false));
     assert_eq!(rules.explain(&ci, &ci, "shop__wipe").unwrap_err().code, Code::ToolNotImplemented);
-    let access = rules.access_to("git__push", &[]).unwrap();
+    let access = rules.access_to("git__push", std::slice::from_ref(&ci)).unwrap();
     assert_eq!(json!(access.groups), json!([{"name": "git", "access": ["team"]}]));
     let visible: Vec<(&str, bool)> =
         access.callers.iter().map(|caller| (caller.caller.as_str(), caller.explanation.visible)).collect();
