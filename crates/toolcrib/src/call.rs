@@ -56,7 +56,7 @@ use crate::result_pages::{PageShape, PageStore};
 use crate::state::State;
 use crate::store::ErrorSummary;
 use crate::trace::Trace;
-use admission::{LimitWaits, acquire_call_permit};
+use admission::{LimitWaits, acquire_tool_permit};
 use arguments::{ValidatedArguments, ValidationPermits, invalid_arguments_error};
 use policy::{check_enabled, check_policy};
 use recorder::{CallError, CallProgress, CallRecorder};
@@ -324,7 +324,7 @@ impl Dispatcher {
         self.state.snapshot().ensure_can_contact(&source.id)?;
         let slot = self.connectors.slot(source);
         // Held until the call has ended.
-        let _permit = acquire_call_permit(&slot, source, &mut call).await?;
+        let _permit = acquire_tool_permit(&slot, source, &mut call).await?;
         let guard = self.admit_call(&slot, source, call.context, &mut call.deadline).await?;
         let result = slot.connector.call(&call).await;
         self.refresher.compare_values(source, &slot.references);

@@ -1,9 +1,8 @@
 //! The connectors of all sources, created on first use, each with its circuit breaker; and the table of built-in tools.
 //!
-//! A slot lives as long as the declaration it was created for. When a declaration changes, the slot is replaced: the
-//! connector is kept if it would connect to the same server in the same way (then only settings such as `ttl` changed),
-//! and closed otherwise. Slots are created without connecting; a connector connects when it is first asked for
-//! something.
+//! A slot lives as long as the connection that its source declares. When another one is declared, the slot is replaced
+//! and its connector closed; changed limits are set on the slot that there is. Slots are created without connecting; a
+//! connector connects when it is first asked for something.
 
 pub(crate) mod builtin;
 #[cfg(feature = "mcp")]
@@ -18,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 use toolcrib_core::source::SourceKind;
 use toolcrib_core::{Source, SourceId};
@@ -66,12 +65,12 @@ pub(crate) type ConnectorFactoryFn = dyn Fn(&Source, &SourceEvents) -> Option<Ar
 
 /// Maximum number of concurrent calls of one tool; further calls wait, so that a tool that hangs does not occupy its
 /// whole source. Enough for a hundred clients that use one tool at once.
-pub(crate) const MAX_CALLS_PER_TOOL: usize = 128;
+const MAX_CALLS_PER_TOOL: u32 = 128;
 
 /// A source's connector with its circuit breaker and limits.
 #[derive(Debug)]
 pub(crate) struct ConnectorSlot {
-    /// The declaration that the connector was created for.
+    /// The declaration that the connector was created for. Its `limits` and `results` may be outdated.
     source: Source,
     pub(crate) connector: Arc<dyn Connector>,
     /// Resolves the references of this source, and knows the secrets that they resolved to.
@@ -80,10 +79,10 @@ pub(crate) struct ConnectorSlot {
     breaker: Mutex<Breaker>,
     /// Notified when a probe has ended, or the breaker was closed without one.
     pub(crate) probe_ended: Notify,
-    /// Applies the configured limits. Kept when the declaration changes, with the calls that it counts.
+    /// Applies the configured limits of the source. Kept when the declaration changes, with the calls that it counts.
     pub(crate) limiter: Arc<CallLimiter>,
-    /// Concurrency limit of each tool that was called, by original name.
-    call_permits: Mutex<HashMap<String, Arc<Semaphore>>>,
+    /// Applies [`MAX_CALLS_PER_TOOL`] to each tool that was called, by original name.
+    tool_limiters: Mutex<HashMap<String, Arc<CallLimiter>>>,
 }
 
 /// State of a source's connection and circuit breaker, for display.
@@ -136,13 +135,13 @@ impl Connectors {
         &self.secret_files
     }
 
-    /// Returns the slot of a source; replaces it if the declaration has changed. Callers pass the effective source of
-    /// their snapshot, so a call that still has an older snapshot may replace a newer slot; the next call with the
-    /// newer one replaces it again.
+    /// Returns the slot of a source; replaces it if the declared connection has changed. Callers pass the effective
+    /// source of their snapshot, so a call that still has an older snapshot may replace a newer slot; the next call with
+    /// the newer one replaces it again. The limits of an existing slot stay: those of an older snapshot are outdated.
     pub(crate) fn slot(&self, source: &Source) -> Arc<ConnectorSlot> {
         let mut slots = self.slots.lock();
         match slots.get(&source.id) {
-            Some(slot) if slot.source == *source => slot.clone(),
+            Some(slot) if slot.source.has_same_connection(source) => slot.clone(),
             previous => {
                 let slot = self.create_slot(source, previous);
                 slots.insert(source.id.clone(), slot.clone());
@@ -151,21 +150,16 @@ impl Connectors {
         }
     }
 
-    /// Creates a slot. It keeps the previous connector if the connection data is unchanged, and otherwise takes over
-    /// the subscriptions of clients.
+    /// Creates a slot. It takes over the limiter of the previous one, with the calls that it counts, and the subscriptions
+    /// of clients.
     fn create_slot(&self, source: &Source, previous: Option<&Arc<ConnectorSlot>>) -> Arc<ConnectorSlot> {
-        let reusable = previous.filter(|previous| previous.source.has_same_connection(source));
-        let references = reusable.map_or_else(
-            || Arc::new(SourceReferences::new(source.kind.clone(), self.secret_files.clone())),
-            |reusable| reusable.references.clone(),
-        );
-        let connector =
-            reusable.map_or_else(|| self.create_connector(source, &references), |reusable| reusable.connector.clone());
-        if let Some(previous) = previous.filter(|_| reusable.is_none()) {
+        let references = Arc::new(SourceReferences::new(source.kind.clone(), self.secret_files.clone()));
+        let connector = self.create_connector(source, &references);
+        if let Some(previous) = previous {
             connector.restore_subscriptions(previous.connector.take_subscriptions());
         }
-        let limiter = previous.map_or_else(Arc::default, |previous| previous.limiter.clone());
-        limiter.set_limits(source.settings.limits);
+        let limiter = previous
+            .map_or_else(|| Arc::new(CallLimiter::new(source.settings.limits)), |previous| previous.limiter.clone());
         Arc::new(ConnectorSlot {
             source: source.clone(),
             connector,
@@ -173,7 +167,7 @@ impl Connectors {
             breaker: Mutex::default(),
             probe_ended: Notify::new(),
             limiter,
-            call_permits: Mutex::default(),
+            tool_limiters: Mutex::default(),
         })
     }
 
@@ -223,32 +217,28 @@ impl Connectors {
     }
 
     /// Removes the slots of sources that were removed, disabled or changed; returns their connectors, to be closed.
-    /// Subscriptions of clients move to the new connector of a changed source. Called after every change of the
-    /// inventory. The returned connectors may still have calls in flight; closing them is left to the caller.
+    /// Subscriptions of clients move to the new connector of a changed source. Sets the limits of all others. Called after
+    /// every change of the inventory. The returned connectors may still have calls in flight; closing them is left to the
+    /// caller.
     pub(crate) fn take_changed(
         &self,
         sources: &BTreeMap<SourceId, Arc<Source>>,
         is_enabled: impl Fn(&SourceId) -> bool,
     ) -> Vec<Arc<dyn Connector>> {
         let mut slots = self.slots.lock();
-        let is_unchanged = |id: &SourceId, slot: &ConnectorSlot| {
-            is_enabled(id) && sources.get(id).is_some_and(|source| **source == slot.source)
-        };
-        let ids: Vec<SourceId> =
-            slots.iter().filter(|(id, slot)| !is_unchanged(id, slot)).map(|(id, _)| id.clone()).collect();
+        let ids: Vec<SourceId> = slots.keys().cloned().collect();
         let mut removed = Vec::new();
         for id in ids {
-            let Some(previous) = slots.remove(&id) else { continue };
-            if let Some(source) = sources.get(&id).filter(|_| is_enabled(&id)) {
-                let slot = self.create_slot(source, Some(&previous));
-                let is_same_connector = Arc::ptr_eq(&slot.connector, &previous.connector);
-                slots.insert(id, slot);
-                // The connection data is unchanged: keep the connection.
-                if is_same_connector {
-                    continue;
-                }
+            let Some(source) = sources.get(&id).filter(|_| is_enabled(&id)) else {
+                removed.extend(slots.remove(&id).map(|slot| slot.connector.clone()));
+                continue;
+            };
+            let Some(slot) = slots.get_mut(&id) else { continue };
+            if !slot.source.has_same_connection(source) {
+                let next = self.create_slot(source, Some(slot));
+                removed.push(std::mem::replace(slot, next).connector.clone());
             }
-            removed.push(previous.connector.clone());
+            slot.limiter.set_limits(source.settings.limits);
         }
         removed
     }
@@ -308,18 +298,16 @@ impl ConnectorSlot {
         self.references.redactor()
     }
 
-    /// Returns the concurrency limit of a tool. Permits are never removed: their number is bounded by the tools of the
-    /// source, and they go with the slot.
-    pub(crate) fn call_permits(&self, tool: &str) -> Arc<Semaphore> {
-        let mut permits = self.call_permits.lock();
-        match permits.get(tool) {
-            Some(permits) => permits.clone(),
-            None => {
-                let semaphore = Arc::new(Semaphore::new(MAX_CALLS_PER_TOOL));
-                permits.insert(tool.to_owned(), semaphore.clone());
-                semaphore
-            }
+    /// Returns the limiter of a tool. Limiters are never removed: their number is bounded by the tools of the source, and
+    /// they go with the slot.
+    pub(crate) fn tool_limiter(&self, tool: &str) -> Arc<CallLimiter> {
+        let mut limiters = self.tool_limiters.lock();
+        if let Some(limiter) = limiters.get(tool) {
+            return limiter.clone();
         }
+        let limiter = Arc::new(CallLimiter::for_tool(MAX_CALLS_PER_TOOL));
+        limiters.insert(tool.to_owned(), limiter.clone());
+        limiter
     }
 
     /// Closes the circuit breaker after a successful discovery of a server. For documents it does nothing: that a

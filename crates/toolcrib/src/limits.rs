@@ -1,6 +1,6 @@
 //! Limits on calls: how many a caller may make, and how many a source gets. [`CallLimiter`] applies the limits of one
-//! caller or one source; [`CallerLimits`] keeps one for each caller, [`ConnectorSlot`](crate::connectors::ConnectorSlot)
-//! has that of its source.
+//! caller, one source or one tool; [`CallerLimits`] keeps one for each caller,
+//! [`ConnectorSlot`](crate::connectors::ConnectorSlot) has those of its source and its tools.
 //!
 //! Calls above `calls_per_minute` are refused, calls above `concurrent_calls` wait. Waiting calls are admitted in turn:
 //! one of each caller, and those of one caller in their order, so that a caller with many calls does not delay the one
@@ -28,13 +28,17 @@ use rate::RateBucket;
 
 pub(crate) use callers::{CallerLimits, LimitedCaller};
 
-/// Maximum number of calls of one caller that wait for one limit; further ones are refused.
-pub(crate) const MAX_WAITING_CALLS: usize = 64;
+/// Maximum number of calls of one caller that wait for one configured limit; further ones are refused.
+const MAX_WAITING_CALLS: usize = 64;
+/// Delay after which a call that `concurrent_calls` refused may be tried again. An estimate: when a call in progress ends
+/// is not known.
+const CONCURRENCY_RETRY_DELAY_MS: u64 = 1000;
 
-/// Applies the limits of one caller or one source.
-#[derive(Debug, Default)]
+/// Applies the limits of one caller, one source or one tool.
+#[derive(Debug)]
 pub(crate) struct CallLimiter {
     state: Mutex<LimiterState>,
+    max_waiting_calls: usize,
 }
 
 #[derive(Debug, Default)]
@@ -84,11 +88,20 @@ pub(crate) enum LimitScope<'a> {
     Caller,
     /// Calls to one source.
     Source(&'a SourceId),
+    /// Calls of one tool, by its original name.
+    Tool(&'a str),
 }
 
 impl CallLimiter {
     pub(crate) fn new(limits: CallLimits) -> CallLimiter {
-        CallLimiter { state: Mutex::new(LimiterState { limits, ..LimiterState::default() }) }
+        let state = Mutex::new(LimiterState { limits, ..LimiterState::default() });
+        CallLimiter { state, max_waiting_calls: MAX_WAITING_CALLS }
+    }
+
+    /// Creates the limiter of a tool. Nobody has configured it, so it refuses no call: all wait until their deadline.
+    pub(crate) fn for_tool(concurrent_calls: u32) -> CallLimiter {
+        let limits = CallLimits { concurrent_calls: Some(concurrent_calls), ..CallLimits::default() };
+        CallLimiter { max_waiting_calls: usize::MAX, ..CallLimiter::new(limits) }
     }
 
     /// Replaces the limits, and admits the waiting calls that are within the new ones.
@@ -106,22 +119,33 @@ impl CallLimiter {
             // Rounded up: a caller that follows it is not too early.
             let wait_ms = u64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
             let wait = format_duration(std::time::Duration::from_millis(wait_ms));
-            let message = format!("more than {limit} calls per minute {}; try again in {wait}", scope.describe());
+            let calls = if limit == 1 { "call" } else { "calls" };
+            let message = format!("more than {limit} {calls} per minute {}; try again in {wait}", scope.describe());
             let details = json!({ "by": scope.name(), "limit": "calls_per_minute", "retry_after_ms": wait_ms });
             Error::new(Code::RateLimited, message).with_details(details)
         })
     }
 
+    /// Admits a call within `concurrent_calls`. Returns `None` for one that has to wait.
+    pub(crate) fn try_start_call(self: &Arc<Self>) -> Option<CallPermit> {
+        let mut state = self.state.lock();
+        // Calls wait only while there is no capacity, so this one overtakes none.
+        if !state.has_capacity() {
+            return None;
+        }
+        state.in_flight += 1;
+        Some(CallPermit { limiter: self.clone(), place: None })
+    }
+
     /// Admits a call within `concurrent_calls`, or adds it to the queue of its caller.
     pub(crate) fn start_call(self: &Arc<Self>, caller: &Arc<str>) -> Admission {
         let mut state = self.state.lock();
-        // Calls wait only while there is no capacity, so this one overtakes none.
         if state.has_capacity() {
             state.in_flight += 1;
             return Admission::Admitted(CallPermit { limiter: self.clone(), place: None });
         }
         let queue_len = state.queues.get(caller).map_or(0, VecDeque::len);
-        if queue_len >= MAX_WAITING_CALLS {
+        if queue_len >= self.max_waiting_calls {
             return Admission::QueueFull;
         }
         if queue_len == 0 {
@@ -137,9 +161,10 @@ impl CallLimiter {
     /// Returns the error for a call that is refused because too many wait already.
     pub(crate) fn queue_full_error(&self, scope: LimitScope<'_>) -> Error {
         let message = format!(
-            "{} in progress, the limit {}, and {MAX_WAITING_CALLS} of this caller are waiting; try again later",
+            "{} in progress, the limit {}, and {} of this caller are waiting; try again later",
             self.describe_concurrency(),
-            scope.describe()
+            scope.describe(),
+            self.max_waiting_calls
         );
         concurrency_error(scope, message)
     }
@@ -237,6 +262,7 @@ impl LimitScope<'_> {
         match self {
             LimitScope::Caller => "caller",
             LimitScope::Source(_) => "source_limit",
+            LimitScope::Tool(_) => "tool_limit",
         }
     }
 
@@ -245,13 +271,20 @@ impl LimitScope<'_> {
         match self {
             LimitScope::Caller => "of one caller".to_owned(),
             LimitScope::Source(id) => format!("of the source `{id}`"),
+            LimitScope::Tool(name) => format!("of the tool `{name}`"),
         }
     }
 }
 
-/// Without `retry_after_ms`: when a call in flight ends is not known.
 fn concurrency_error(scope: LimitScope<'_>, message: String) -> Error {
-    Error::new(Code::RateLimited, message).with_details(json!({ "by": scope.name(), "limit": "concurrent_calls" }))
+    let details =
+        json!({ "by": scope.name(), "limit": "concurrent_calls", "retry_after_ms": CONCURRENCY_RETRY_DELAY_MS });
+    let code = match scope {
+        LimitScope::Caller | LimitScope::Source(_) => Code::RateLimited,
+        // No limit that anybody has set: the tool is busy.
+        LimitScope::Tool(_) => Code::ToolUnavailable,
+    };
+    Error::new(code, message).with_details(details)
 }
 
 #[cfg(test)]

@@ -12,7 +12,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 use toolcrib_core::{Code, Error, Result, Source, SourceId};
 
@@ -20,7 +19,7 @@ use super::{CallContext, CallDeadline, Dispatcher};
 use crate::breaker::{BreakerDecision, BreakerPermit, NoResponseReason};
 use crate::clock::{Clock, format_limit};
 use crate::connector::{CallFailure, ToolCall};
-use crate::connectors::{ConnectorSlot, MAX_CALLS_PER_TOOL};
+use crate::connectors::ConnectorSlot;
 use crate::limits::{Admission, CallLimiter, CallPermit, LimitScope, LimitedCaller};
 use crate::store::ErrorSummary;
 
@@ -47,22 +46,31 @@ impl Dispatcher {
         source: Option<&Source>,
         mut waits: LimitWaits<'_>,
     ) -> Result<LimitPermits> {
+        let source = source.filter(|source| !source.settings.limits.is_empty());
+        // Before the waits: a call above the calls per minute is refused at once.
+        let limited_source = source.map(|source| self.count_call_to_source(source)).transpose()?;
         let caller_permit = match caller {
             Some(caller) => Some(waits.wait_for(&caller.limiter, &caller.key, LimitScope::Caller).await?),
             None => None,
         };
-        let Some(source) = source.filter(|source| !source.settings.limits.is_empty()) else {
-            return Ok(LimitPermits { _caller: caller_permit, _source: None });
+        let source_permit = match limited_source {
+            Some((id, limiter)) => {
+                let key = waits.context.caller.identity().owner_key();
+                Some(waits.wait_for(&limiter, &key, LimitScope::Source(id)).await?)
+            }
+            None => None,
         };
+        Ok(LimitPermits { _caller: caller_permit, _source: source_permit })
+    }
+
+    /// Counts a call towards the calls per minute of its source. Returns the limiter for the calls in progress.
+    fn count_call_to_source<'s>(&self, source: &'s Source) -> Result<(&'s SourceId, Arc<CallLimiter>)> {
         self.state.snapshot().ensure_can_contact(&source.id)?;
         let slot = self.connectors.slot(source);
         // A call that the breaker would refuse neither counts nor waits.
         fail_if_breaker_is_open(&slot, &source.id)?;
-        let scope = LimitScope::Source(&source.id);
-        slot.limiter.count_call(scope, Instant::now())?;
-        let key = waits.context.caller.identity().owner_key();
-        let source_permit = waits.wait_for(&slot.limiter, &key, scope).await?;
-        Ok(LimitPermits { _caller: caller_permit, _source: Some(source_permit) })
+        slot.limiter.count_call(LimitScope::Source(&source.id), Instant::now())?;
+        Ok((&source.id, slot.limiter.clone()))
     }
 
     /// Admits a call through the circuit breaker, waiting for a running probe to end.
@@ -151,36 +159,23 @@ fn breaker_open_error(slot: &ConnectorSlot, id: &SourceId, wait: Duration) -> Er
     Error::new(Code::ToolUnavailable, message).with_details(json!({ "retry_after_ms": wait_ms }))
 }
 
-/// Waits for one of the permits of a tool; see [`MAX_CALLS_PER_TOOL`].
-pub(super) async fn acquire_call_permit(
+/// Waits until a call is within the concurrency limit of its tool. The caller holds the permit until the call has ended, so
+/// a tool that hangs keeps its own permits only.
+pub(super) async fn acquire_tool_permit(
     slot: &ConnectorSlot,
     source: &Source,
     call: &mut ToolCall<'_>,
-) -> Result<OwnedSemaphorePermit> {
-    // The fast path takes no timer. The permit is held by the caller until the call has ended, so a tool that hangs
-    // keeps its own permits only.
-    let permits = slot.call_permits(call.tool);
-    if let Ok(permit) = permits.clone().try_acquire_owned() {
+) -> Result<CallPermit> {
+    let limiter = slot.tool_limiter(call.tool);
+    if let Some(permit) = limiter.try_start_call() {
         return Ok(permit);
     }
     // With the breaker open the call would fail after the wait: fail at once instead.
     fail_if_breaker_is_open(slot, &source.id)?;
-    // Counts as the tool being unavailable, not as a failure of the source.
-    let busy = || {
-        let waited = format_limit(call.deadline.limit);
-        let message = format!(
-            "{MAX_CALLS_PER_TOOL} calls of `{}` are in flight already, and none ended within {waited}; try again",
-            call.tool
-        );
-        Error::new(Code::ToolUnavailable, message)
-    };
-    let permit = tokio::select! {
-        permit = permits.acquire_owned() => permit.map_err(|_| busy())?,
-        () = call.context.cancel.cancelled() => return Err(CallFailure::cancelled().into_error()),
-        () = tokio::time::sleep_until(call.deadline.at) => return Err(busy()),
-    };
-    call.deadline = call.deadline.compared_with(source.settings.call_timeout());
-    Ok(permit)
+    let caller = call.context.caller.identity().owner_key();
+    let call_timeout = source.settings.call_timeout();
+    let mut waits = LimitWaits { context: call.context, deadline: &mut call.deadline, call_timeout };
+    waits.wait_for(&limiter, &caller, LimitScope::Tool(call.tool)).await
 }
 
 /// RAII guard for a call admitted by the circuit breaker. If dropped before `report`, because the caller disconnected,

@@ -256,7 +256,7 @@ async fn calls_in_flight_are_bounded_per_tool() {
     let options = CallContext { deadline: Some(CallDeadline::after(Duration::from_secs(2))), ..CallContext::default() };
     let error = fixture.call("git__push", json!({})).context(options).caller(agent()).await.unwrap_err();
     assert_eq!((error.code, error.is_retryable()), (Code::ToolUnavailable, true), "{}", error.message);
-    assert!(error.message.starts_with("128 calls of `push` are in flight"), "{}", error.message);
+    assert!(error.message.starts_with("128 calls are in progress, the limit of the tool `push`"), "{}", error.message);
     git.allow_next();
     assert!(call(&fixture, "git__pull", json!({})).await.is_ok());
     git.resume();

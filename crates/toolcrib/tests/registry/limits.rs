@@ -98,6 +98,40 @@ async fn calls_of_a_source_above_its_calls_per_minute_are_refused() {
     assert_eq!((git.calls(), calls), (2, 2), "a refused call is no call of the tool");
 }
 
+/// Regression: the call waited for the caller's other calls first.
+#[tokio::test(start_paused = true)]
+async fn a_call_above_the_calls_per_minute_of_its_source_does_not_wait_for_its_caller() {
+    let (fixture, git) = open_limited("limits: { concurrent_calls: 1 }", "limits: { calls_per_minute: 1 }").await;
+    git.pause();
+    let mut calls = JoinSet::new();
+    start_calls(&fixture, "a", 1, &mut calls).await;
+    let error = call_as(&fixture, "a").await.unwrap_err();
+    assert_eq!(details(&error), json!({"by": "source_limit", "limit": "calls_per_minute", "retry_after_ms": 60000}));
+    assert_eq!(error.message, "more than 1 call per minute of the source `git`; try again in 1m");
+    git.resume();
+    calls.join_all().await;
+}
+
+/// Without any configured limit, callers take turns at a tool whose calls wait for each other.
+#[tokio::test(start_paused = true)]
+async fn callers_take_turns_at_a_busy_tool() {
+    let (fixture, git) = open_limited("", "").await;
+    git.pause();
+    let mut calls = JoinSet::new();
+    start_calls(&fixture, "greedy", 300, &mut calls).await;
+    start_calls(&fixture, "modest", 1, &mut calls).await;
+    assert_eq!(git.calls(), 128);
+    let mut order = Vec::new();
+    while !order.contains(&"modest") {
+        git.resume_next();
+        order.push(calls.join_next().await.unwrap().unwrap());
+    }
+    // Those that were in flight, one of the greedy caller, and the one of the other.
+    assert!(order.len() <= 130, "{}", order.len());
+    git.resume();
+    assert_eq!(calls.join_all().await.len() + order.len(), 301);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_greedy_caller_does_not_delay_the_call_of_another() {
     let (fixture, git) = open_limited("", "limits: { concurrent_calls: 2 }").await;
@@ -128,7 +162,7 @@ async fn the_65th_waiting_call_is_refused_and_a_deadline_ends_the_wait() {
         let mut calls = JoinSet::new();
         start_calls(&fixture, "a", 65, &mut calls).await;
         let error = call_as(&fixture, "a").await.unwrap_err();
-        assert_eq!(details(&error), json!({"by": by, "limit": "concurrent_calls"}));
+        assert_eq!(details(&error), json!({"by": by, "limit": "concurrent_calls", "retry_after_ms": 1000}));
         let message =
             format!("1 call is in progress, the limit {of}, and 64 of this caller are waiting; try again later");
         assert_eq!(error.message, message);
@@ -137,7 +171,7 @@ async fn the_65th_waiting_call_is_refused_and_a_deadline_ends_the_wait() {
 
         let timeout = Duration::from_secs(2);
         let error = fixture.call("git__push", json!({})).caller(token("a")).timeout(timeout).await.unwrap_err();
-        assert_eq!(details(&error), json!({"by": by, "limit": "concurrent_calls"}));
+        assert_eq!(details(&error), json!({"by": by, "limit": "concurrent_calls", "retry_after_ms": 1000}));
         assert!(error.message.contains("the tool was not called"), "{}", error.message);
         assert_eq!(git.calls(), 2);
 
@@ -196,6 +230,59 @@ async fn changed_limits_apply_at_once_and_keep_the_connection() {
     git.resume();
     assert_eq!(calls.join_all().await.len(), 6);
     assert_eq!(git.closes(), 0);
+}
+
+/// Regression: each waiting call set the limits that it had found.
+#[tokio::test(start_paused = true)]
+async fn calls_that_waited_during_a_reload_do_not_undo_it() {
+    let (fixture, git) = open_limited("", "limits: { concurrent_calls: 1 }").await;
+    let reload = async |limit: u32| {
+        let yaml = yaml("", &format!("limits: {{ concurrent_calls: {limit} }}"));
+        fixture.configuration().apply(&config(&yaml)).await.unwrap();
+        run_pending_tasks().await;
+    };
+    git.pause();
+    let mut calls = JoinSet::new();
+    start_calls(&fixture, "a", 30, &mut calls).await;
+    wait_until("they wait", || source_load(&fixture) == (1, 29)).await;
+    reload(4).await;
+    wait_until("four are sent", || (git.calls(), source_load(&fixture)) == (4, (4, 26))).await;
+    let end_one_call = async |calls: &mut JoinSet<&'static str>| {
+        let sent = git.calls();
+        git.resume_next();
+        calls.join_next().await.unwrap().unwrap();
+        wait_until("the next is sent", || git.calls() == sent + 1).await;
+    };
+    for waiting in (20..26).rev() {
+        end_one_call(&mut calls).await;
+        assert_eq!(source_load(&fixture), (4, waiting));
+        // Calls of both configurations wait.
+        start_calls(&fixture, "b", 1, &mut calls).await;
+        wait_until("it waits", || source_load(&fixture) == (4, waiting + 1)).await;
+        end_one_call(&mut calls).await;
+    }
+    reload(2).await;
+    let mut most_in_flight = 4;
+    while let (in_flight @ 1.., _) = source_load(&fixture) {
+        assert!(in_flight <= most_in_flight, "{in_flight}");
+        most_in_flight = in_flight.max(2);
+        git.resume_next();
+        calls.join_next().await.unwrap().unwrap();
+        run_pending_tasks().await;
+    }
+    assert_eq!((git.calls(), git.closes()), (36, 0));
+}
+
+/// Regression: changed limits closed the circuit breaker.
+#[tokio::test(start_paused = true)]
+async fn changed_limits_keep_the_circuit_breaker() {
+    let (fixture, git) = open_limited("", "").await;
+    git.fail("gone");
+    for _ in 0..5 {
+        call_as(&fixture, "a").await.unwrap_err();
+    }
+    fixture.configuration().apply(&config(&yaml("", "limits: { calls_per_minute: 9 }"))).await.unwrap();
+    assert!(call_as(&fixture, "a").await.unwrap_err().message.contains("circuit breaker"));
 }
 
 /// The circuit breaker refuses calls before they count for the source.
