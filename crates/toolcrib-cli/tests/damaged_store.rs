@@ -9,7 +9,7 @@ use toolcrib_testkit::programs;
 
 use crate::support::http::{call_tool, request};
 use crate::support::test_project::execute_sql;
-use crate::support::test_server::{ServeProcess, TestWorkspace, wait_until};
+use crate::support::test_server::{ServeProcess, TestWorkspace, read_or_empty, wait_until};
 
 const JSON: &str = "Content-Type: application/json\r\n";
 
@@ -235,6 +235,32 @@ fn a_server_refuses_writes_while_its_store_is_missing() {
     fs::rename(&moved_aside, &file).unwrap();
     wait_until("the store to be back", || readiness(&server) == (200, json!("ok")));
     assert_eq!(disable().status, 200);
+}
+
+/// Regression: a reload that could not apply its rules had already admitted the callers that they were for.
+#[test]
+fn a_reload_that_fails_takes_access_away_but_admits_no_new_callers() {
+    let workspace = TestWorkspace::new(&json!({ "core": { "builtin": "all" } }), &json!({}));
+    let server = workspace.serve();
+    // Well-formed and wrong: the reason tells whether there are issuers.
+    let access_token = "Authorization: Bearer eyJhbGciOiJub25lIn0.e30.\r\n";
+    let whoami = |headers: &str| request(&server.url, "GET", "/api/whoami", headers, "");
+    assert_eq!(whoami("").status, 200);
+    let [file, moved_aside] = ["data/toolcrib.db", "data/aside"].map(|name| workspace.path(name));
+    fs::rename(&file, &moved_aside).unwrap();
+    let config = json!({
+        "sources": { "core": { "builtin": "all" } },
+        "identity": { "loopback": "token", "issuers": [{ "issuer": "https://id.example", "roles": { "default": "agent" } }] },
+        "policies": [{ "name": "none", "match": { "source": "core" }, "verdict": "hide" }],
+    });
+    fs::write(workspace.path("toolcrib.json"), config.to_string()).unwrap();
+    let log = || read_or_empty(&workspace.path("serve.log"));
+    wait_until("the reload to fail", || log().contains("the reload is tried again"));
+    assert_eq!(whoami("").status, 401, "`identity.loopback` is stricter at once");
+    assert!(whoami(access_token).body.contains("accepts no tokens of identity providers"));
+    fs::rename(&moved_aside, &file).unwrap();
+    wait_until("the reload", || log().contains("configuration reloaded"));
+    assert!(whoami(access_token).body.contains("its signature algorithm is not accepted"));
 }
 
 /// A console session is only as valid as the token it was created with.

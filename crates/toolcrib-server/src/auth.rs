@@ -134,6 +134,7 @@ impl Authenticator {
         // The tokens in a damaged journal are unknown. The server still starts and accepts only the admin token.
         let tokens_reliable = registry.tokens().ensure_reliable().is_ok();
         let settings = &config.loaded_config.config;
+        ensure_public_url(settings, address)?;
         let has_issuers = !settings.identity.issuers.is_empty();
         let has_token = || registry.tokens().list().iter().any(|token| !token.expired);
         if is_remote && tokens_reliable && !has_issuers && !has_token() {
@@ -141,10 +142,6 @@ impl Authenticator {
                 "`{address}` can be reached from other machines, and there is no access token yet; create one with \
                  `toolcrib token create NAME --role agent`, or listen on 127.0.0.1"
             );
-            return Err(Error::new(Code::ConfigInvalid, message));
-        }
-        if has_issuers && find_public_url(settings, address).is_none() {
-            let message = format!("`{address}` can be reached from other machines, so {MISSING_PUBLIC_URL}");
             return Err(Error::new(Code::ConfigInvalid, message));
         }
         // Behind a reverse proxy every request seems to come from this machine, so `require_token` counts as reachable.
@@ -189,20 +186,28 @@ impl Authenticator {
         **self.loopback.load()
     }
 
+    /// Checks a configuration that is about to be applied. See [`Authenticator::open`].
+    pub(crate) fn check_config(&self, config: &Config) -> Result<()> {
+        ensure_public_url(config, self.address)
+    }
+
+    /// Applies what a configuration takes away: a stricter `identity.loopback`, and issuers that are removed or changed.
+    pub(crate) fn restrict(&self, config: &Config) {
+        self.loopback.store(Arc::new(self.loopback().max(config.identity.loopback)));
+        let public_url = find_public_url(config, self.address);
+        self.jwt.suspend_changed_issuers(&config.identity.issuers, &default_audience(public_url.as_deref()));
+    }
+
+    /// Reads the keys of identity providers again that are in files.
+    pub(crate) async fn reload_key_files(&self) {
+        self.jwt.reload_key_files().await;
+    }
+
     /// Sets `identity` and `public_url` for all requests from now on.
     pub(crate) fn set_config(&self, config: &Config) {
         self.loopback.store(Arc::new(config.identity.loopback));
         let public_url = find_public_url(config, self.address);
-        let issuers = match &public_url {
-            Some(_) => &config.identity.issuers[..],
-            // A start would be refused. Tokens whose audience is unknown are not accepted.
-            None => &[],
-        };
-        if issuers.len() < config.identity.issuers.len() {
-            tracing::error!("no tokens of identity providers are accepted: {MISSING_PUBLIC_URL}");
-        }
-        let audience = public_url.as_deref().map(resource_metadata::resource_url).unwrap_or_default();
-        self.jwt.set_issuers(issuers, &audience);
+        self.jwt.set_issuers(&config.identity.issuers, &default_audience(public_url.as_deref()));
         self.public_url.store(public_url.map(Arc::new));
     }
 
@@ -371,14 +376,27 @@ impl Authenticator {
     }
 }
 
-/// Why identity providers cannot be used, with the key to set.
-const MISSING_PUBLIC_URL: &str = "`identity.issuers` needs `public_url`, the address of this server as clients know it; \
-                                  set it in the configuration, e.g. `public_url: \"https://tools.example.com\"`";
+/// Fails if there are identity providers, but no address by which their tokens could be recognised.
+fn ensure_public_url(config: &Config, address: SocketAddr) -> Result<()> {
+    if config.identity.issuers.is_empty() || find_public_url(config, address).is_some() {
+        return Ok(());
+    }
+    let message = format!(
+        "`{address}` can be reached from other machines, so `identity.issuers` needs `public_url`, the address of this \
+         server as clients know it; set it in the configuration, e.g. `public_url: \"https://tools.example.com\"`"
+    );
+    Err(Error::new(Code::ConfigInvalid, message))
+}
 
 /// Returns the address of this server as clients know it: as configured, else as `serve` prints it. The address of a
 /// socket that other machines can reach is not used, because they know the server by another one.
 fn find_public_url(config: &Config, address: SocketAddr) -> Option<String> {
     config.public_url.clone().or_else(|| locality::is_loopback(address).then(|| format!("http://{address}")))
+}
+
+/// Returns the audience of issuers that name none. Without an address there are no issuers.
+fn default_audience(public_url: Option<&str>) -> String {
+    public_url.map(resource_metadata::resource_url).unwrap_or_default()
 }
 
 /// Returns the token of the single `Authorization: Bearer` header. Several headers are refused, because a proxy in

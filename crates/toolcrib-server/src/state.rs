@@ -111,6 +111,26 @@ impl AppState {
         self.config_error.store(reason.map(Arc::new));
     }
 
+    /// Checks a configuration before a reload applies it.
+    ///
+    /// # Errors
+    /// `CONFIG_INVALID` if a server with this address would refuse to start with it.
+    pub fn check_config(&self, loaded_config: &LoadedConfig) -> Result<()> {
+        self.auth.check_config(&loaded_config.config)
+    }
+
+    /// Applies what a configuration takes away from callers, before its rules are in force. Callers that it admits are
+    /// admitted by [`set_config`](AppState::set_config), when they are.
+    pub fn restrict(&self, loaded_config: &LoadedConfig) {
+        self.auth.restrict(&loaded_config.config);
+        self.event_feed.auth_changes.send_replace(());
+    }
+
+    /// Reads the keys of identity providers again that are in files (`jwks`). If a file cannot be read, its old keys stay.
+    pub async fn reload_key_files(&self) {
+        self.auth.reload_key_files().await;
+    }
+
     /// Replaces the configuration after a reload. Open streams are authorized again with it at once.
     pub fn set_config(&self, loaded_config: LoadedConfig) {
         // Stored before the streams are notified: their check must already see the new setting.

@@ -20,10 +20,11 @@ mod verified_tokens;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use serde_json::json;
-use toolcrib::config::IssuerConfig;
+use toolcrib::config::{IssuerConfig, JwksLocation};
 use toolcrib::core::Timestamp;
 use toolcrib::core::fingerprint::Fingerprint;
 use toolcrib::{Code, Error, Principal, Result};
@@ -31,14 +32,14 @@ use toolcrib::{Code, Error, Principal, Result};
 pub(crate) use principal::JWT_NAME_PREFIX;
 
 use claims::{ExpectedClaims, check_claims, read_issuer};
-use issuer_keys::IssuerKeys;
+use issuer_keys::{IssuerKeys, KeysUnavailable, RefetchReason};
 use principal::create_principal;
 use rejection::JwtRejection;
 use token::{UnverifiedJwt, has_jwt_form};
 use verified_tokens::{VerifiedToken, VerifiedTokens};
 
-/// Delay after which a client may try again while keys are unavailable.
-const KEYS_RETRY_DELAY_MS: u64 = 1000;
+/// Delay after which a client may try again while the configuration of its issuer is being changed.
+const CONFIG_RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// Verifies access tokens of the configured issuers.
 #[derive(Debug, Default)]
@@ -55,13 +56,18 @@ struct Issuer {
     /// The configured audience, or the default.
     audience: String,
     keys: Arc<IssuerKeys>,
-    /// Set when the configuration of this issuer was removed or replaced.
+    /// Set when the configuration of this issuer was removed or replaced, or is about to be.
     is_outdated: AtomicBool,
 }
 
 impl Issuer {
     fn is_current(&self) -> bool {
         !self.is_outdated.load(Ordering::Acquire)
+    }
+
+    /// Whether this issuer was created from the configuration.
+    fn has_config(&self, config: &IssuerConfig, default_audience: &str) -> bool {
+        self.config == *config && self.audience == config.audience.as_deref().unwrap_or(default_audience)
     }
 }
 
@@ -71,11 +77,11 @@ impl AccessTokenVerifier {
     pub(super) fn set_issuers(&self, configs: &[IssuerConfig], default_audience: &str) {
         let old = self.issuers.load_full();
         let to_issuer = |config: &IssuerConfig| {
-            let audience = config.audience.clone().unwrap_or_else(|| default_audience.to_owned());
-            let same = old.iter().find(|issuer| issuer.config == *config && issuer.audience == audience);
+            let same = old.iter().find(|issuer| issuer.is_current() && issuer.has_config(config, default_audience));
             if let Some(same) = same {
                 return same.clone();
             }
+            let audience = config.audience.clone().unwrap_or_else(|| default_audience.to_owned());
             let has_same_keys =
                 |issuer: &&Arc<Issuer>| issuer.config.issuer == config.issuer && issuer.config.jwks == config.jwks;
             let keys = old.iter().find(has_same_keys).map_or_else(
@@ -93,6 +99,29 @@ impl AccessTokenVerifier {
         }
         self.issuers.store(Arc::new(new));
         self.verified.remove_outdated();
+    }
+
+    /// Applies the first step of a change of the issuers: those that are not among the new ones are removed, and tokens of
+    /// those that differ get an error after which the client tries again, until [`set_issuers`](Self::set_issuers).
+    pub(super) fn suspend_changed_issuers(&self, configs: &[IssuerConfig], default_audience: &str) {
+        let mut issuers = self.issuers.load_full().to_vec();
+        for issuer in &issuers {
+            if !configs.iter().any(|config| issuer.has_config(config, default_audience)) {
+                issuer.is_outdated.store(true, Ordering::Release);
+            }
+        }
+        issuers.retain(|issuer| configs.iter().any(|config| config.issuer == issuer.config.issuer));
+        self.issuers.store(Arc::new(issuers));
+        self.verified.remove_outdated();
+    }
+
+    /// Reads the keys again that are in files.
+    pub(super) async fn reload_key_files(&self) {
+        for issuer in self.issuers.load_full().iter() {
+            if matches!(issuer.config.jwks, JwksLocation::File(_)) {
+                issuer.keys.refetch().await;
+            }
+        }
     }
 
     /// Returns the names of the issuers; empty if none is configured.
@@ -142,6 +171,10 @@ impl AccessTokenVerifier {
         let expected = ExpectedClaims { issuer: name, audience: &issuer.audience, leeway: *leeway };
         let expires_at = check_claims(&jwt.claims, expected, now)?;
         let key = verify_signature(&issuer, &jwt).await?;
+        // After the last wait: the configuration may have been reloaded meanwhile.
+        if !issuer.is_current() {
+            return Err(retry_error("the configuration of the token's issuer is being changed", CONFIG_RETRY_DELAY));
+        }
         let principal = create_principal(&issuer.config, jwt.claims)?;
         let verified = VerifiedToken { principal: principal.clone(), issuer, key, expires_at };
         self.verified.insert(hash, verified, now);
@@ -156,28 +189,36 @@ impl AccessTokenVerifier {
     }
 }
 
-/// Verifies the signature with the keys of the issuer; with new keys if the token was signed by one that is not known.
+/// Verifies the signature with the keys of the issuer; with new keys if the token may be signed with one of those.
 async fn verify_signature(issuer: &Issuer, jwt: &UnverifiedJwt<'_>) -> Result<Fingerprint> {
-    let keys = issuer.keys.load().await.map_err(|_| keys_unavailable(&issuer.config.issuer))?;
+    let keys = issuer.keys.load().await.map_err(|unavailable| keys_unavailable(issuer, unavailable))?;
     let rejection = match keys.verify(jwt) {
         Ok(key) => return Ok(key),
         Err(rejection) => rejection,
     };
-    // A token without `kid` may have been signed by a key that replaced the only one.
-    let may_be_new_key =
-        rejection == JwtRejection::UnknownKey || (rejection == JwtRejection::WrongSignature && jwt.key_id.is_none());
-    if !may_be_new_key {
-        return Err(rejection.into());
-    }
-    match issuer.keys.load_unknown_key(&keys).await {
-        Some(keys) => Ok(keys.verify(jwt)?),
-        None => Err(rejection.into()),
+    let reason = match (rejection, &jwt.key_id) {
+        (JwtRejection::UnknownKey, Some(_)) => RefetchReason::UnknownKeyId,
+        (JwtRejection::UnknownKey | JwtRejection::WrongSignature, None) => RefetchReason::MissingKeyId,
+        _ => return Err(rejection.into()),
+    };
+    match issuer.keys.load_newer(&keys, reason).await {
+        Ok(Some(newer)) => Ok(newer.verify(jwt)?),
+        Err(unavailable) if reason == RefetchReason::UnknownKeyId => Err(keys_unavailable(issuer, unavailable)),
+        // Without `kid`, a wrong signature is more likely than a new key.
+        Ok(None) | Err(_) => Err(rejection.into()),
     }
 }
 
-/// Error while the keys of an issuer cannot be fetched. The client keeps its token and tries again.
-fn keys_unavailable(issuer: &str) -> Error {
-    let message = format!("the keys of the issuer `{issuer}` cannot be fetched at the moment; try again");
-    let details = json!({ "retry_after_ms": KEYS_RETRY_DELAY_MS });
-    Error::new(Code::Unauthorized, message).with_retryable(true).with_details(details)
+/// Error while the keys of an issuer cannot be fetched.
+fn keys_unavailable(issuer: &Issuer, unavailable: KeysUnavailable) -> Error {
+    let reason = format!("the keys of the issuer `{}` cannot be fetched at the moment", issuer.config.issuer);
+    retry_error(&reason, unavailable.retry_after)
+}
+
+/// Error of a token that may be valid. The client keeps it and tries again.
+fn retry_error(reason: &str, retry_after: Duration) -> Error {
+    // Rounded up: a client that follows it is not too early.
+    let retry_after_ms = u64::try_from(retry_after.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
+    let details = json!({ "retry_after_ms": retry_after_ms });
+    Error::new(Code::Unauthorized, format!("{reason}; try again")).with_retryable(true).with_details(details)
 }

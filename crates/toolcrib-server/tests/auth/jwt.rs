@@ -156,8 +156,8 @@ async fn wrong_tokens_are_refused_with_a_reason_and_without_a_trace_of_their_con
         // Supported, but not one of this issuer.
         (with_header(json!({ "alg": "ES384", "kid": "ed" })), "its signature algorithm is not accepted"),
         // The key is of another type than the algorithm.
-        (with_header(json!({ "alg": "RS256", "kid": "ed" })), "the issuer has no such key"),
-        (with_header(json!({ "alg": "ES256", "kid": "rsa" })), "the issuer has no such key"),
+        (with_header(json!({ "alg": "RS256", "kid": "ed" })), "its key is for another algorithm"),
+        (with_header(json!({ "alg": "ES256", "kid": "rsa" })), "its key is for another algorithm"),
         (with_header(json!({ "alg": "EdDSA", "kid": "unknown" })), "the issuer has no such key"),
         (stranger.sign(&stranger.header(), &claims(json!({}))), "its signature is wrong"),
         (format!("{signed}."), "its signature is wrong"),
@@ -276,6 +276,12 @@ async fn a_new_key_is_fetched_once_and_a_removed_key_is_refused() {
     assert_eq!(whoami(&server, &old_token).await.status, 200);
     issuer.set_keys(&[&new]);
     assert_eq!(whoami(&server, &old_token).await.status, 200, "cached");
+    // Tokens that no new key could have signed, and those without `kid`, do not use up the fetch for unknown keys.
+    let claims = valid_claims(issuer.url(), json!({}));
+    for header in [json!({ "alg": "ES256", "kid": "old" }), json!({ "alg": "EdDSA", "kid": "old" })] {
+        assert_eq!(whoami(&server, &new.sign(&header, &claims)).await.status, 401);
+    }
+    assert_eq!(issuer.key_fetches(), 1);
     assert_eq!(whoami(&server, &new.token(issuer.url(), json!({}))).await.status, 200);
     assert_eq!(issuer.key_fetches(), 2);
     assert_eq!(whoami(&server, &old_token).await.status, 401, "its key has left the set");
@@ -283,6 +289,29 @@ async fn a_new_key_is_fetched_once_and_a_removed_key_is_refused() {
         assert_eq!(whoami(&server, &other.token(issuer.url(), json!({}))).await.status, 401);
     }
     assert_eq!(issuer.key_fetches(), 2, "at most one fetch a minute for unknown keys");
+    issuer.set_keys(&[&other]);
+    for _ in 0..3 {
+        assert_eq!(whoami(&server, &other.sign(&json!({ "alg": "ES256" }), &claims)).await.status, 200);
+    }
+    assert_eq!(issuer.key_fetches(), 3, "a token without `kid`, after the only key was replaced");
+}
+
+#[tokio::test]
+async fn a_key_that_was_removed_from_a_file_is_refused_after_a_reload() {
+    let [old, new] = [SigningKey::ed25519("old"), SigningKey::ed25519("new")];
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("keys.json");
+    std::fs::write(&file, key_set(&[&old]).to_string()).unwrap();
+    let issuer = "https://id.example";
+    let server = start_server(issuer_config(issuer, &format!(", jwks: \"{}\"", file.display())), "127.0.0.1:0").await;
+    let tokens = [old.token(issuer, json!({})), new.token(issuer, json!({}))];
+    assert_eq!(whoami(&server, &tokens[0]).await.status, 200);
+    std::fs::write(&file, key_set(&[&new]).to_string()).unwrap();
+    server.app_state.reload_key_files().await;
+    assert_eq!((whoami(&server, &tokens[0]).await.status, whoami(&server, &tokens[1]).await.status), (401, 200));
+    std::fs::remove_file(&file).unwrap();
+    server.app_state.reload_key_files().await;
+    assert_eq!(whoami(&server, &tokens[1]).await.status, 200, "known keys stay while there is no file");
 }
 
 #[tokio::test]
@@ -356,6 +385,40 @@ async fn a_reload_replaces_issuers_and_keeps_the_keys_of_those_that_stay() {
     assert_eq!((whoami(&server, &token).await.status, whoami(&server, &other_token).await.status), (401, 200));
 }
 
+/// Regression: callers of a new issuer were admitted before the rules of the same configuration were in force.
+#[tokio::test]
+async fn the_first_step_of_a_reload_only_takes_access_away() {
+    let [key, other_key, removed_key] = ["1", "2", "3"].map(SigningKey::ed25519);
+    let issuers = [&key, &other_key, &removed_key].map(|key| TestIssuer::start(&[key]));
+    let [token, other_token, removed_token] =
+        [(&key, 0), (&other_key, 1), (&removed_key, 2)].map(|(key, index)| key.token(issuers[index].url(), json!({})));
+    let configs = |indices: &[usize]| {
+        let mut config = issuers[0].config();
+        config.identity.issuers = indices.iter().flat_map(|index| issuers[*index].config().identity.issuers).collect();
+        config
+    };
+    let server = start_server(configs(&[0, 2]), "127.0.0.1:0").await;
+    let statuses = async || {
+        [whoami(&server, &token).await, whoami(&server, &other_token).await, whoami(&server, &removed_token).await]
+            .map(|response| response.status)
+    };
+    assert_eq!(statuses().await, [200, 401, 200]);
+    // The first issuer is changed, the second added, the third removed.
+    let mut next = configs(&[0, 1]);
+    next.identity.issuers[0].roles.agent = vec!["others".to_owned(), "agents".to_owned()];
+    let next = LoadedConfig::from_config(next);
+    server.app_state.restrict(&next);
+    assert_eq!(statuses().await, [503, 401, 401]);
+    server.app_state.set_config(next.clone());
+    assert_eq!(statuses().await, [200, 200, 401]);
+    // What stays the same goes on being accepted, and an abandoned change is undone.
+    server.app_state.restrict(&LoadedConfig::from_config(configs(&[1])));
+    assert_eq!(statuses().await, [401, 200, 401]);
+    server.app_state.set_config(next);
+    assert_eq!(statuses().await, [200, 200, 401]);
+    assert_eq!(issuers[1].key_fetches(), 1);
+}
+
 #[tokio::test]
 async fn a_stream_ends_when_its_token_expires() {
     let key = SigningKey::ed25519("1");
@@ -414,9 +477,10 @@ async fn on_the_network_issuers_replace_stored_tokens_and_need_a_public_url() {
     let token = key.token(issuer.url(), json!({}));
     assert_eq!(whoami(&server, &token).await.status, 200);
     assert_eq!(server.get("/api/whoami", "").await.status, 401);
-    // Without `public_url` the audience is unknown, so that no token is accepted.
-    server.app_state.set_config(LoadedConfig::from_config(issuer.config()));
-    assert_eq!(whoami(&server, &token).await.status, 401);
+    // Without `public_url` the audience is unknown; a reload is refused as a start is.
+    let refused = server.app_state.check_config(&LoadedConfig::from_config(issuer.config())).unwrap_err();
+    assert!(refused.code == Code::ConfigInvalid && refused.message.contains("needs `public_url`"), "{refused:?}");
+    assert_eq!(whoami(&server, &token).await.status, 200);
 }
 
 /// The login form takes no access tokens, and does not count them as wrong ones.

@@ -144,6 +144,19 @@ async fn tokens_of_a_real_provider_work_through_rotation_and_failure() {
     drop(provider);
     let response = fresh.send("GET", "/api/whoami", &bearer_header(&own), "").await;
     assert_eq!((response.status, response.error_code().as_str()), (503, "UNAUTHORIZED"));
-    let _provider = OidcProvider::start(&port, &keys).unwrap();
+    let mut provider = OidcProvider::start(&port, &keys).unwrap();
     wait_until_async("the keys are fetched", async || status(&fresh, &own).await == 200).await;
+
+    // A token with a new key is not known to be wrong while the provider is down.
+    provider.rotate_keys();
+    let newest = provider.issue_token(&own_resource).await;
+    drop(provider);
+    for _ in 0..2 {
+        let response = fresh.send("GET", "/api/whoami", &bearer_header(&newest), "").await;
+        assert_eq!((response.status, response.json()["error"]["retryable"].as_bool()), (503, Some(true)));
+        assert!(response.header("retry-after").is_some());
+    }
+    assert_eq!(status(&fresh, &own).await, 200);
+    let _provider = OidcProvider::start(&port, &keys).unwrap();
+    wait_until_async("the new key is fetched", async || status(&fresh, &newest).await == 200).await;
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use toolcrib::config::Config;
+use toolcrib::config::{Config, JwksLocation};
 use toolcrib::config_file::{self, LoadedConfig};
 use toolcrib::core::ResultExt;
 use toolcrib::core::access_rules::{NamedRule, RuleKind};
@@ -41,6 +41,8 @@ pub(super) async fn watch_config(
     let mut current = session.loaded_config.clone();
     // No stamps yet, so that the first check also finds changes made since the files were loaded.
     let mut known: FileStamps = watched_paths(&current).map(|path| (path, None)).collect();
+    // False after a failed attempt, which may have applied a part.
+    let mut is_applied = true;
     loop {
         // SIGHUP reloads even if no stamp has changed.
         let is_requested = tokio::select! {
@@ -53,7 +55,10 @@ pub(super) async fn watch_config(
             continue;
         }
         known = now;
-        let loaded = match reload_config(session, &current).await {
+        app_state.reload_key_files().await;
+        let reloaded = reload_config(session, &current).await;
+        let checked = reloaded.and_then(|loaded| app_state.check_config(&loaded).map(|()| loaded));
+        let loaded = match checked {
             Ok(loaded) => loaded,
             Err(error) => {
                 app_state.set_config_error(Some(public_reason(&error.message, known.keys())));
@@ -65,14 +70,16 @@ pub(super) async fn watch_config(
         // Compared by content, so that touching a file or changing a comment applies nothing.
         let changes = describe_changes(&current.config, &loaded.config);
         let became_trusted = loaded.untrusted_project().is_none() && !session.registry.configuration().is_trusted();
-        if changes.is_empty() && !became_trusted {
+        if changes.is_empty() && !became_trusted && is_applied {
             if is_requested {
                 session.common.hint("configuration reloaded: nothing changed");
             }
             continue;
         }
         let span = tracing::info_span!("reload", trace_id = %Trace::log_only().id());
-        if let Err(error) = apply_config(session, mcp_service, app_state, &loaded).instrument(span).await {
+        let applied = apply_config(session, mcp_service, app_state, &loaded).instrument(span).await;
+        is_applied = applied.is_ok();
+        if let Err(error) = applied {
             session.common.hint(&format!("error: {}; the reload is tried again", error.message));
             // Forget the stamps, so that the next check applies the files again.
             known.values_mut().for_each(|stamp| *stamp = None);
@@ -80,7 +87,13 @@ pub(super) async fn watch_config(
         }
         // Discover new sources, so that clients are notified of their tools.
         session.registry.refresher().refresh_in_background(Requester::default());
-        let changes = if changes.is_empty() { "the project file is trusted".to_owned() } else { changes.join(", ") };
+        let changes = if !changes.is_empty() {
+            changes.join(", ")
+        } else if became_trusted {
+            "the project file is trusted".to_owned()
+        } else {
+            "as before the failed attempt".to_owned()
+        };
         session.common.hint(&format!("configuration reloaded: {changes}"));
         // Watch the new set of files, keeping the stamps of those that stay.
         known = watched_paths(&loaded).map(|path| (path.clone(), known.get(&path).copied().flatten())).collect();
@@ -120,7 +133,7 @@ async fn reload_config(session: &CliSession, current: &LoadedConfig) -> Result<L
 }
 
 /// Applies a loaded configuration to HTTP server, registry and MCP service. Fails if the store cannot be written; the
-/// caller then tries again.
+/// caller then tries again. Until then no client is admitted that was not before: the rules for it are not in force.
 async fn apply_config(
     session: &CliSession,
     mcp_service: &McpService,
@@ -130,10 +143,11 @@ async fn apply_config(
     for warning in &loaded.config.warnings {
         session.common.hint(&format!("warning: {warning}"));
     }
-    // First the permissions of local processes, which must not depend on a working store.
-    app_state.set_config(loaded.clone());
+    // What it takes away must not depend on a working store.
+    app_state.restrict(loaded);
     session.registry.configuration().set_trust(loaded.trust());
     session.registry.configuration().apply(&loaded.config).await?;
+    app_state.set_config(loaded.clone());
     mcp_service.set_expose(loaded.config.expose.clone());
     Ok(())
 }
@@ -194,9 +208,15 @@ fn describe_changes(before: &Config, after: &Config) -> Vec<String> {
     changes
 }
 
-/// The loaded files, the user's own (which may be created later), and the list of trusted files.
+/// The loaded files, the user's own (which may be created later), the list of trusted files, and the keys of identity
+/// providers.
 fn watched_paths(loaded: &LoadedConfig) -> impl Iterator<Item = PathBuf> {
-    loaded.files.iter().cloned().chain(config_file::user_config_file()).chain(config_file::trust_file().ok())
+    let key_files = loaded.config.identity.issuers.iter().filter_map(|issuer| match &issuer.jwks {
+        JwksLocation::File(path) => Some(PathBuf::from(path)),
+        JwksLocation::Auto | JwksLocation::Url(_) => None,
+    });
+    let files = loaded.files.iter().cloned().chain(key_files);
+    files.chain(config_file::user_config_file()).chain(config_file::trust_file().ok())
 }
 
 /// Reads modification time and length of each path.

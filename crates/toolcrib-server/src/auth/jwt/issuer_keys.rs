@@ -6,9 +6,10 @@
 //!
 //! Stale keys are fetched again at the next use. While the provider cannot be reached, they go on being used until they
 //! are unusable: a provider that is down must not lock out every client, and a key that it withdrew must not be accepted
-//! for ever. A token that names an unknown key causes a fetch too, at most once a minute, because a provider may start
-//! to use a new key before the old set is stale.
+//! for ever. A token that may be signed with a new key causes a fetch too, at most once a minute, because a provider may
+//! start to use a new key before the old set is stale. A fetch that failed does not use up the minute.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,12 +28,12 @@ const DEFAULT_MAX_AGE: Duration = Duration::from_secs(3600);
 const MIN_MAX_AGE: Duration = Duration::from_secs(60);
 /// Maximum time that keys are fresh, and that they are used without a successful fetch.
 const MAX_KEY_AGE: Duration = Duration::from_secs(24 * 3600);
-/// Minimum time between two fetches because of unknown keys.
-const UNKNOWN_KEY_INTERVAL: Duration = Duration::from_secs(60);
+/// Minimum time between two successful fetches for the same reason ([`RefetchReason`]).
+const REFETCH_INTERVAL: Duration = Duration::from_secs(60);
 /// Minimum time between two attempts while there are no usable keys.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
-/// Minimum time between two attempts while stale keys are used.
-const STALE_RETRY_INTERVAL: Duration = Duration::from_secs(30);
+/// Minimum time between two attempts while there are usable keys.
+const USABLE_RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Fetches a key set. Bounded in time and size by its implementation.
 pub(super) type KeyFetcher = Box<dyn Fn() -> BoxFuture<'static, Result<FetchedKeys, String>> + Send + Sync>;
@@ -44,9 +45,22 @@ pub(super) struct FetchedKeys {
     pub(super) max_age: Option<Duration>,
 }
 
-/// There are no usable keys, and they cannot be fetched at the moment.
+/// The keys that are needed cannot be fetched at the moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct KeysUnavailable;
+pub(super) struct KeysUnavailable {
+    /// Time until the next attempt.
+    pub(super) retry_after: Duration,
+}
+
+/// Why a token causes a fetch although the keys are fresh. Each reason has a minute of its own, because anybody can make
+/// tokens without `kid`, and those must not delay the keys of the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum RefetchReason {
+    /// It names a key that is not in the set.
+    UnknownKeyId,
+    /// It names none, and no key of the set has signed it: a new one may have replaced the only one.
+    MissingKeyId,
+}
 
 /// The keys of one issuer. Shared by all requests.
 pub(super) struct IssuerKeys {
@@ -65,14 +79,16 @@ struct CachedKeys {
     usable_until: Instant,
 }
 
-/// The fetch in progress, and when earlier ones began.
+/// The fetch in progress, and times of earlier ones.
 #[derive(Default)]
 struct FetchAttempts {
     /// All requests that need keys wait for the same fetch. It runs in a task, so that it does not end with the request
     /// that began it.
     running: Option<Shared<BoxFuture<'static, ()>>>,
+    /// When the last fetch ended, if it failed.
     last_failure: Option<Instant>,
-    last_for_unknown_key: Option<Instant>,
+    /// When the last successful fetch for each reason ended.
+    refetched_at: HashMap<RefetchReason, Instant>,
 }
 
 impl IssuerKeys {
@@ -86,31 +102,42 @@ impl IssuerKeys {
         if let Some(running) = self.start_fetch_if_due() {
             running.await;
         }
-        self.usable().ok_or(KeysUnavailable)
+        self.usable().ok_or_else(|| self.unavailable())
     }
 
-    /// Fetches the keys again because a token names one that is not among `known`. Returns the new set, or `None` if it
-    /// is the same, or if the last such fetch was less than a minute ago.
-    pub(super) async fn load_unknown_key(self: &Arc<IssuerKeys>, known: &Arc<KeySet>) -> Option<Arc<KeySet>> {
+    /// Fetches the keys again because a token may be signed with one that is not among `known`. Returns the new set, or
+    /// `None` if the last such fetch was less than a minute ago.
+    pub(super) async fn load_newer(
+        self: &Arc<IssuerKeys>,
+        known: &Arc<KeySet>,
+        reason: RefetchReason,
+    ) -> Result<Option<Arc<KeySet>>, KeysUnavailable> {
+        let newer = || self.usable().filter(|keys| !Arc::ptr_eq(keys, known));
         let running = {
             let mut attempts = self.attempts.lock();
             let now = Instant::now();
-            let is_replaced = self.usable().is_some_and(|keys| !Arc::ptr_eq(&keys, known));
-            let is_recent = |at: Instant| now.duration_since(at) < UNKNOWN_KEY_INTERVAL;
-            match attempts.active_fetch() {
-                _ if is_replaced => None,
-                Some(running) => Some(running),
-                None if attempts.last_for_unknown_key.is_some_and(is_recent) => return None,
-                None => {
-                    attempts.last_for_unknown_key = Some(now);
-                    Some(self.start_fetch(&mut attempts))
-                }
+            if let Some(newer) = newer() {
+                return Ok(Some(newer));
             }
+            let active = attempts.active_fetch();
+            if let (None, Some(retry_after)) = (&active, self.remaining_pause(&attempts, now)) {
+                return Err(KeysUnavailable { retry_after });
+            }
+            let refetched_at = attempts.refetched_at.get(&reason);
+            if active.is_none() && refetched_at.is_some_and(|at| now.duration_since(*at) < REFETCH_INTERVAL) {
+                return Ok(None);
+            }
+            active.unwrap_or_else(|| self.start_fetch(&mut attempts, Some(reason)))
         };
-        if let Some(running) = running {
-            running.await;
-        }
-        self.usable().filter(|keys| !Arc::ptr_eq(keys, known))
+        running.await;
+        // Each successful fetch makes another set.
+        newer().map(Some).ok_or_else(|| self.unavailable())
+    }
+
+    /// Fetches the keys again, however fresh they are. Those of a failed fetch stay.
+    pub(super) async fn refetch(self: &Arc<IssuerKeys>) {
+        let running = self.start_fetch(&mut self.attempts.lock(), None);
+        running.await;
     }
 
     /// Returns the keys if they may still be used, without waiting. Starts a fetch in the background if they are stale.
@@ -144,18 +171,33 @@ impl IssuerKeys {
         if let Some(running) = attempts.active_fetch() {
             return Some(running);
         }
-        let interval = if self.usable().is_some() { STALE_RETRY_INTERVAL } else { RETRY_INTERVAL };
-        if attempts.last_failure.is_some_and(|at| now.duration_since(at) < interval) {
+        if self.remaining_pause(&attempts, now).is_some() {
             return None;
         }
-        Some(self.start_fetch(&mut attempts))
+        Some(self.start_fetch(&mut attempts, None))
     }
 
-    fn start_fetch(self: &Arc<IssuerKeys>, attempts: &mut FetchAttempts) -> Shared<BoxFuture<'static, ()>> {
+    /// Returns how long no fetch is made after a failed one; `None` if one may be made now.
+    fn remaining_pause(&self, attempts: &FetchAttempts, now: Instant) -> Option<Duration> {
+        let interval = if self.usable().is_some() { USABLE_RETRY_INTERVAL } else { RETRY_INTERVAL };
+        let remaining = (attempts.last_failure? + interval).saturating_duration_since(now);
+        (!remaining.is_zero()).then_some(remaining)
+    }
+
+    fn unavailable(&self) -> KeysUnavailable {
+        let pause = self.remaining_pause(&self.attempts.lock(), Instant::now());
+        KeysUnavailable { retry_after: pause.unwrap_or(RETRY_INTERVAL) }
+    }
+
+    fn start_fetch(
+        self: &Arc<IssuerKeys>,
+        attempts: &mut FetchAttempts,
+        reason: Option<RefetchReason>,
+    ) -> Shared<BoxFuture<'static, ()>> {
         let keys = self.clone();
         let task = tokio::spawn(async move {
             let fetched = (keys.fetch)().await;
-            keys.finish_fetch(fetched);
+            keys.finish_fetch(fetched, reason);
         });
         // A task that panicked counts as ended.
         let running = async move { drop(task.await) }.boxed().shared();
@@ -164,7 +206,7 @@ impl IssuerKeys {
     }
 
     /// Replaces the set, or records the failure.
-    fn finish_fetch(&self, fetched: Result<FetchedKeys, String>) {
+    fn finish_fetch(&self, fetched: Result<FetchedKeys, String>, reason: Option<RefetchReason>) {
         let now = Instant::now();
         let mut attempts = self.attempts.lock();
         attempts.running = None;
@@ -175,6 +217,7 @@ impl IssuerKeys {
                     CachedKeys { keys: Arc::new(keys), fresh_until: now + max_age, usable_until: now + MAX_KEY_AGE };
                 self.current.store(Some(Arc::new(cached)));
                 attempts.last_failure = None;
+                attempts.refetched_at.extend(reason.map(|reason| (reason, now)));
             }
             Err(reason) => {
                 attempts.last_failure = Some(now);
@@ -203,6 +246,7 @@ mod tests {
 
     use futures_util::future::join_all;
 
+    use super::RefetchReason::{MissingKeyId, UnknownKeyId};
     use super::*;
 
     /// A provider that counts fetches, and is up or down.
@@ -260,14 +304,35 @@ mod tests {
         let provider = Arc::new(FakeProvider::default());
         let keys = issuer_keys(&provider, None);
         let first = keys.load().await.unwrap();
-        let waiting = join_all((0..20).map(|_| keys.load_unknown_key(&first)));
-        assert!(waiting.await.iter().all(Option::is_some));
+        let waiting = join_all((0..20).map(|_| keys.load_newer(&first, UnknownKeyId)));
+        assert!(waiting.await.iter().all(|newer| newer.as_ref().unwrap().is_some()));
         assert_eq!(fetches(&provider), 2);
         let second = keys.load().await.unwrap();
-        assert!(keys.load_unknown_key(&second).await.is_none());
-        tokio::time::advance(UNKNOWN_KEY_INTERVAL).await;
-        assert!(keys.load_unknown_key(&second).await.is_some());
-        assert_eq!(fetches(&provider), 3);
+        assert!(keys.load_newer(&second, UnknownKeyId).await.unwrap().is_none());
+        // Tokens without `kid` have a minute of their own.
+        let third = keys.load_newer(&second, MissingKeyId).await.unwrap().unwrap();
+        assert!(keys.load_newer(&third, MissingKeyId).await.unwrap().is_none());
+        tokio::time::advance(REFETCH_INTERVAL).await;
+        assert!(keys.load_newer(&third, UnknownKeyId).await.unwrap().is_some());
+        assert_eq!(fetches(&provider), 4);
+    }
+
+    /// Regression: the failed fetch used up the minute, and tokens with a new key were said to be wrong.
+    #[tokio::test(start_paused = true)]
+    async fn an_unknown_key_is_unavailable_while_the_provider_is_down() {
+        let provider = Arc::new(FakeProvider::default());
+        let keys = issuer_keys(&provider, None);
+        let first = keys.load().await.unwrap();
+        provider.is_down.store(true, Ordering::SeqCst);
+        let unavailable = |seconds| Err(KeysUnavailable { retry_after: Duration::from_secs(seconds) });
+        let newer = async || keys.load_newer(&first, UnknownKeyId).await.map(|newer| newer.is_some());
+        assert_eq!(newer().await, unavailable(5));
+        tokio::time::advance(Duration::from_secs(2)).await;
+        assert_eq!(newer().await, unavailable(3));
+        assert_eq!(fetches(&provider), 2);
+        provider.is_down.store(false, Ordering::SeqCst);
+        tokio::time::advance(Duration::from_secs(3)).await;
+        assert_eq!(newer().await, Ok(true));
     }
 
     #[tokio::test(start_paused = true)]

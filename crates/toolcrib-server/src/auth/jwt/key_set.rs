@@ -67,16 +67,16 @@ impl KeySet {
 
     /// Verifies the signature of a token. Returns the fingerprint of the key that made it.
     pub(super) fn verify(&self, token: &UnverifiedJwt<'_>) -> Result<Fingerprint, JwtRejection> {
-        let fits = |key: &&VerificationKey| {
-            key.fits(token.algorithm) && (token.key_id.is_none() || key.id.as_deref() == token.key_id.as_deref())
-        };
-        let candidates: Vec<&VerificationKey> = self.keys.iter().filter(fits).collect();
+        let has_id = |key: &&VerificationKey| token.key_id.is_none() || key.id == token.key_id;
+        let named: Vec<&VerificationKey> = self.keys.iter().filter(has_id).collect();
+        let candidates: Vec<&VerificationKey> = named.iter().copied().filter(|key| key.fits(token.algorithm)).collect();
         // Trying all keys would let a token choose one by its signature.
         if token.key_id.is_none() && candidates.len() > 1 {
             return Err(JwtRejection::AmbiguousKey);
         }
         if candidates.is_empty() {
-            return Err(JwtRejection::UnknownKey);
+            let is_named = token.key_id.is_some() && !named.is_empty();
+            return Err(if is_named { JwtRejection::WrongAlgorithm } else { JwtRejection::UnknownKey });
         }
         let algorithm = to_library_algorithm(token.algorithm);
         let is_signer =

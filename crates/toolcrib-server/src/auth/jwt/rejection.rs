@@ -22,6 +22,7 @@ pub(super) enum JwtRejection {
     MissingSubject,
     MalformedTime,
     UnknownKey,
+    WrongAlgorithm,
     AmbiguousKey,
     WrongSignature,
 }
@@ -49,6 +50,7 @@ impl JwtRejection {
             JwtRejection::MissingSubject => "it has no subject (`sub`)",
             JwtRejection::MalformedTime => "one of its times is malformed",
             JwtRejection::UnknownKey => "the issuer has no such key",
+            JwtRejection::WrongAlgorithm => "its key is for another algorithm",
             JwtRejection::AmbiguousKey => "it names no key (`kid`), and the issuer has several",
             JwtRejection::WrongSignature => "its signature is wrong",
         }
