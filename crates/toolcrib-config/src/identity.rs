@@ -22,6 +22,7 @@ use url::{Host, Url};
 
 use super::path;
 use super::reader::{ConfigReader, Section, ZeroDuration, format_alternatives};
+use super::source_keys::{Secrets, url_text};
 use super::syntax::{ConfigNode, NodeValue, join_key};
 use super::url_check::has_scheme;
 
@@ -51,7 +52,8 @@ name_variants!(LoopbackAccess { Owner => "owner", Open => "open", Token => "toke
 /// An identity provider (item of `identity.issuers`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IssuerConfig {
-    /// Exact value of the claim `iss`: an address without query and fragment.
+    /// Exact value of the claim `iss`: an address without query and fragment, or any text unless `jwks` is
+    /// [`JwksLocation::Auto`].
     pub issuer: String,
     /// Exact value in the claim `aud`; `None` for the address of the MCP endpoint ([`Config::public_url`](crate::Config)).
     pub audience: Option<String>,
@@ -144,13 +146,21 @@ pub(super) fn read_identity(reader: &mut ConfigReader<'_>, section: &Section<'_>
 pub(super) fn read_public_url(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> Option<String> {
     let line = section.get("public_url")?.line;
     let text = reader.read_resolved_text(section, "public_url")?;
-    match parse_secure_url(&text, UrlQuery::Rejected) {
-        Ok(url) => Some(url.as_str().trim_end_matches('/').to_owned()),
+    let url = match parse_url(&text, UrlQuery::Rejected) {
+        Ok(url) => url,
         Err(reason) => {
             reader.error(line, "public_url", reason);
-            None
+            return None;
         }
+    };
+    if !is_https_or_loopback(&url) {
+        reader.warn(
+            line,
+            "public_url",
+            "begins with `http://`, so tokens of clients elsewhere can be read on their way",
+        );
     }
+    Some(url.as_str().trim_end_matches('/').to_owned())
 }
 
 fn read_issuers(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> Vec<IssuerConfig> {
@@ -188,11 +198,20 @@ fn read_issuer(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> Option<I
         return None;
     };
     let issuer = reader.read_resolved_text(section, "issuer")?;
-    if let Err(reason) = parse_secure_url(&issuer, UrlQuery::Rejected) {
+    if let Err(reason) = check_issuer(&issuer, &jwks) {
         reader.error(node.line, &path, reason);
         return None;
     }
     Some(IssuerConfig { issuer, audience, jwks, algorithms, roles, leeway })
+}
+
+/// Checks an issuer. It has to be an address only if its metadata is read from there; otherwise it is compared as text.
+fn check_issuer(issuer: &str, jwks: &JwksLocation) -> Result<(), &'static str> {
+    match jwks {
+        JwksLocation::Auto => parse_secure_url(issuer, UrlQuery::Rejected).map(drop),
+        JwksLocation::Url(_) | JwksLocation::File(_) if issuer.is_empty() => Err("is empty"),
+        JwksLocation::Url(_) | JwksLocation::File(_) => Ok(()),
+    }
 }
 
 /// Reads `jwks`: the word `auto`, an address, or a path relative to the file.
@@ -323,8 +342,17 @@ enum UrlQuery {
     Rejected,
 }
 
-/// Parses an address of a provider or of this server. The error does not quote it, since it may contain a password.
+/// Parses an address from which keys are read.
 fn parse_secure_url(text: &str, query: UrlQuery) -> Result<Url, &'static str> {
+    let url = parse_url(text, query)?;
+    if !is_https_or_loopback(&url) {
+        return Err("must begin with `https://`; `http://` is accepted for loopback addresses only");
+    }
+    Ok(url)
+}
+
+/// Parses an address of a provider or of this server. The error does not quote it, since it may contain a password.
+fn parse_url(text: &str, query: UrlQuery) -> Result<Url, &'static str> {
     // The parser would strip or escape them, and `iss` is compared as text.
     if text.chars().any(|letter| letter.is_control() || letter.is_whitespace()) {
         return Err("a URL cannot contain spaces, line breaks or other control characters");
@@ -332,9 +360,6 @@ fn parse_secure_url(text: &str, query: UrlQuery) -> Result<Url, &'static str> {
     let url = Url::parse(text).map_err(|_| "expected a URL that begins with `https://`")?;
     if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
         return Err("expected a URL that begins with `https://`");
-    }
-    if !is_https_or_loopback(&url) {
-        return Err("must begin with `https://`; `http://` is accepted for loopback addresses only");
     }
     if !url.username().is_empty() || url.password().is_some() {
         return Err("must not contain a user name or password");
@@ -357,16 +382,16 @@ pub fn is_https_or_loopback(url: &Url) -> bool {
 }
 
 impl IssuerConfig {
-    /// Renders the issuer with the keys of a file, defaults included.
-    pub(super) fn to_keys(&self) -> Value {
+    /// Renders the issuer with the keys of a file, defaults included. The address of keys may contain one itself.
+    pub(super) fn to_keys(&self, secrets: Secrets) -> Value {
         let mut keys = Map::from_iter([("issuer".to_owned(), json!(self.issuer))]);
         if let Some(audience) = &self.audience {
             keys.insert("audience".to_owned(), json!(audience));
         }
         let jwks = match &self.jwks {
-            JwksLocation::Auto => "auto",
-            JwksLocation::Url(url) => url.as_str(),
-            JwksLocation::File(path) => path,
+            JwksLocation::Auto => "auto".to_owned(),
+            JwksLocation::Url(url) => url_text(url.as_str(), secrets),
+            JwksLocation::File(path) => path.clone(),
         };
         keys.insert("jwks".to_owned(), json!(jwks));
         keys.insert("algorithms".to_owned(), self.algorithms.iter().map(|algorithm| algorithm.as_str()).collect());

@@ -22,7 +22,7 @@ pub use super::secret_mask::{
 use super::rules::rules_to_sections;
 use super::size::format_size;
 use super::source_keys::{Secrets, source_to_keys};
-use super::{Config, ConfigDiagnostic, ConfiguredSource, IssuerConfig};
+use super::{Config, ConfigDiagnostic, ConfiguredSource};
 
 /// Renders the whole configuration, sources sorted by id.
 pub fn show_config(config: &Config) -> Value {
@@ -125,7 +125,7 @@ fn show_expose(config: &Config) -> Value {
 
 /// Renders `identity`.
 fn show_identity(config: &Config) -> Value {
-    let issuers: Vec<Value> = config.identity.issuers.iter().map(IssuerConfig::to_keys).collect();
+    let issuers: Vec<Value> = config.identity.issuers.iter().map(|issuer| issuer.to_keys(Secrets::Masked)).collect();
     let loopback = config.identity.loopback.as_str();
     with_origins(config, "identity", [("loopback", json!(loopback)), ("issuers", json!(issuers))])
 }

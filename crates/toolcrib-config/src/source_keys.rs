@@ -202,7 +202,7 @@ fn pairs_to_value(pairs: &BTreeMap<String, String>, secrets: Secrets) -> Value {
 }
 
 /// A URL, of which only the secret parts are masked.
-fn url_text(url: &str, secrets: Secrets) -> String {
+pub(super) fn url_text(url: &str, secrets: Secrets) -> String {
     match secrets {
         Secrets::Masked => mask_url(url),
         Secrets::Plain => url.to_owned(),

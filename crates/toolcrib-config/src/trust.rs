@@ -26,9 +26,9 @@ use toolcrib_core::policy::{DefaultVerdict, Rules, widens};
 use toolcrib_core::source::{Source, SourceId};
 use toolcrib_core::tool::SEPARATOR;
 
+use super::Config;
 use super::rules::{is_empty_section, rules_to_sections};
 use super::source_keys::{Secrets, rules_to_value, source_to_keys};
-use super::{Config, IssuerConfig};
 
 /// Keys of a source that may change freely: they run, contact and allow nothing.
 const KEYS_WITHOUT_TRUST: [&str; 9] = [
@@ -122,7 +122,8 @@ impl TrustedFile {
         if is_set("expose.essential_patterns") {
             expose_values.push(json!(expose.essential_patterns));
         }
-        let issuers: Vec<Value> = project.identity.issuers.iter().map(IssuerConfig::to_keys).collect();
+        let issuers: Vec<Value> =
+            project.identity.issuers.iter().map(|issuer| issuer.to_keys(Secrets::Plain)).collect();
         let settings = [
             ("defaults", json!(project.defaults)),
             ("expose", json!(expose_values)),

@@ -117,12 +117,13 @@ fn an_issuer_that_admits_no_client_is_warned_about() {
 }
 
 #[test]
-fn the_public_url_is_secure_and_has_no_slash_at_its_end() {
+fn the_public_url_is_an_address_without_a_slash_at_its_end() {
     for (url, expected) in [
         ("https://tools.example", Ok("https://tools.example")),
         ("https://Tools.example:8443/base/", Ok("https://tools.example:8443/base")),
         ("http://[::1]:7450/", Ok("http://[::1]:7450")),
-        ("http://tools.example", Err("must begin with `https://`; `http://` is accepted for loopback addresses only")),
+        ("http://tools.lan:7450", Ok("http://tools.lan:7450")),
+        ("ftp://tools.example", Err("expected a URL that begins with `https://`")),
         ("https://tools.example/?x=1", Err("must not contain a query or a fragment")),
         ("https://tools.example/#x", Err("must not contain a query or a fragment")),
         ("https://u@tools.example", Err("must not contain a user name or password")),
@@ -136,6 +137,35 @@ fn the_public_url_is_secure_and_has_no_slash_at_its_end() {
             }
         }
     }
+}
+
+#[test]
+fn a_public_url_without_tls_is_warned_about_beyond_loopback() {
+    for (url, count) in [("http://tools.lan:7450", 1), ("http://localhost:7450", 0), ("https://tools.example", 0)] {
+        let warnings = parse_toolcrib(&format!("public_url: \"{url}\"")).unwrap().warnings;
+        assert_eq!(warnings.len(), count, "{url}: {warnings:?}");
+    }
+}
+
+#[test]
+fn an_issuer_whose_keys_are_elsewhere_may_be_any_text() {
+    for issuer in ["http://idp.test", "idp", "https://id.example?x"] {
+        for jwks in ["./keys.json", "https://id.example/keys"] {
+            let read = read_issuer(&format!("issuer: \"{issuer}\", jwks: \"{jwks}\"")).unwrap();
+            assert_eq!(read.issuer, issuer);
+        }
+        read_issuer(&format!("issuer: \"{issuer}\"")).unwrap_err();
+    }
+    let empty = read_issuer("issuer: \"\", jwks: ./keys.json").unwrap_err();
+    assert!(empty.contains("empty"), "{empty}");
+}
+
+#[test]
+fn a_key_in_the_address_of_keys_is_not_shown() {
+    let text =
+        "identity: { issuers: [{ issuer: \"https://a.example\", jwks: \"https://a.example/keys?api_key=hunter2\" }] }";
+    let shown = show::show_config(&parse_toolcrib(text).unwrap())["identity"].to_string();
+    assert!(shown.contains("https://a.example/keys?api_key=***") && !shown.contains("hunter2"), "{shown}");
 }
 
 #[test]
