@@ -47,6 +47,7 @@ pub(crate) use toolcrib::core::access::{Permission, Role};
 
 use jwt::AccessTokenVerifier;
 use locality::PeerIdentifier;
+use origin::PublicHost;
 use rate_limit::TokenRateLimit;
 use sessions::{ConsoleSessions, Credential};
 
@@ -110,6 +111,8 @@ pub(crate) struct Authenticator {
     /// `public_url`, or the address that the server listens on if only this machine can reach it; `None` if neither is
     /// known. Replaced on reload.
     public_url: ArcSwapOption<String>,
+    /// Host of the configured `public_url`, if it is not this machine itself. Replaced on reload.
+    public_host: ArcSwapOption<PublicHost>,
     /// The principal of local processes without a token. Made once, because most requests are theirs.
     local_principal: Principal,
     /// The principal of requests with the token in `admin.token`.
@@ -159,6 +162,7 @@ impl Authenticator {
             rate_limit: TokenRateLimit::default(),
             jwt: AccessTokenVerifier::default(),
             public_url: ArcSwapOption::empty(),
+            public_host: ArcSwapOption::empty(),
             local_principal: Principal::local("local"),
             admin_principal: Principal::new(
                 PrincipalIdentity::Token { id: PrincipalIdentity::ADMIN_TOKEN.into() },
@@ -209,6 +213,8 @@ impl Authenticator {
         let public_url = find_public_url(config, self.address);
         self.jwt.set_issuers(&config.identity.issuers, &default_audience(public_url.as_deref()));
         self.public_url.store(public_url.map(Arc::new));
+        let public_host = config.public_url.as_deref().and_then(PublicHost::from_url);
+        self.public_host.store(public_host.map(Arc::new));
     }
 
     /// Creates a one-time link that signs in as administrator, and returns its path with the key.

@@ -36,7 +36,8 @@ pub(crate) enum Locality {
     /// The server is reachable from other machines, or requires a token from every client. Its clients always need a
     /// token, so their processes are not looked up.
     Network,
-    /// A proxy forwarded the request, so its true origin is unknown.
+    /// A proxy forwarded the request, so its true origin is unknown. Recognised by headers that proxies add, or by the host
+    /// of `public_url`.
     Forwarded,
     /// `identity.loopback` is `token`.
     TokenRequired,
@@ -110,7 +111,7 @@ impl Authenticator {
             return Locality::Network;
         }
         // Before the setting is looked at: even `open` admits local processes only, and a proxy forwards for others.
-        if is_forwarded(headers) {
+        if is_forwarded(headers) || self.is_for_public_host(headers) {
             return Locality::Forwarded;
         }
         match self.loopback() {

@@ -23,11 +23,14 @@ pub(crate) fn reject_foreign_request(auth: &Authenticator, request: &Request, lo
         return Some(error_response(StatusCode::BAD_REQUEST, Code::BadRequest, message));
     };
     // On loopback, check `Host` against DNS rebinding: anyone can register a name that resolves to 127.0.0.1. Elsewhere
-    // every request carries a token.
-    if auth.allows_local_without_token()
-        && !host.is_some_and(|host| is_common_local_host(host) || is_local_origin(&format!("http://{host}")))
-    {
-        return Some(forbidden("this server accepts requests for localhost only"));
+    // every request carries a token, and so does one that a proxy forwarded for the public host.
+    let is_expected = |host: &str| {
+        is_common_local_host(host)
+            || (locality == Locality::Forwarded && auth.is_public_host(host))
+            || is_local_origin(&format!("http://{host}"))
+    };
+    if auth.allows_local_without_token() && !host.is_some_and(is_expected) {
+        return Some(forbidden("this server accepts requests for localhost and the host of `public_url` only"));
     }
     // Pages of other local servers may send safe requests, whose responses the browser withholds from them. They may not
     // change or call anything.
@@ -44,6 +47,43 @@ pub(crate) fn reject_foreign_request(auth: &Authenticator, request: &Request, lo
         return Some(forbidden("requests from other sites are refused"));
     }
     None
+}
+
+/// Host and port of `public_url`, behind which a proxy listens. Requests for them come over the network.
+#[derive(Debug)]
+pub(super) struct PublicHost {
+    name: String,
+    /// Left out of `Host` if it is the default one of the scheme.
+    port: u16,
+    is_default_port: bool,
+}
+
+impl PublicHost {
+    /// Reads the host of an address; `None` for one on this machine.
+    pub(super) fn from_url(url: &str) -> Option<PublicHost> {
+        let url = Url::parse(url).ok().filter(|url| !is_local_url(url))?;
+        let name = url.host_str()?.to_owned();
+        Some(PublicHost { name, port: url.port_or_known_default()?, is_default_port: url.port().is_none() })
+    }
+
+    fn matches(&self, host: &str) -> bool {
+        let is_port = |port: &str| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+        match host.rsplit_once(':').filter(|(_, port)| is_port(port)) {
+            Some((name, port)) => name.eq_ignore_ascii_case(&self.name) && port.parse() == Ok(self.port),
+            None => host.eq_ignore_ascii_case(&self.name) && self.is_default_port,
+        }
+    }
+}
+
+impl Authenticator {
+    fn is_public_host(&self, host: &str) -> bool {
+        self.public_host.load().as_ref().is_some_and(|public_host| public_host.matches(host))
+    }
+
+    /// Whether a request names the host of `public_url`, so that a proxy forwarded it.
+    pub(super) fn is_for_public_host(&self, headers: &HeaderMap) -> bool {
+        headers.get_all(header::HOST).iter().any(|host| host.to_str().is_ok_and(|host| self.is_public_host(host)))
+    }
 }
 
 /// 403 with an error envelope; browsers and programs get the same.
@@ -116,6 +156,24 @@ fn parse_origin(origin: &str) -> Option<Url> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_public_host_is_that_of_the_public_url_with_its_port() {
+        for (url, expected, foreign) in [
+            (
+                "https://tools.example/base",
+                &["tools.example", "Tools.Example:443"][..],
+                &["tools.example:80", "tools.example:", "x.tools.example", "tools.example.evil.example", ""][..],
+            ),
+            ("http://tools.lan:7450", &["tools.lan:7450"], &["tools.lan", "tools.lan:80"]),
+            ("https://[2001:db8::1]", &["[2001:db8::1]", "[2001:db8::1]:443"], &["[2001:db8::2]", "2001"]),
+        ] {
+            let public_host = PublicHost::from_url(url).unwrap();
+            assert!(expected.iter().all(|host| public_host.matches(host)), "{url}");
+            assert!(!foreign.iter().any(|host| public_host.matches(host)), "{url}");
+        }
+        assert!(PublicHost::from_url("http://localhost:7450").is_none());
+    }
 
     #[test]
     fn only_loopback_origins_are_local() {

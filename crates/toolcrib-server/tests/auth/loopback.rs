@@ -7,9 +7,11 @@ use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use toolcrib::config::LoopbackAccess;
+use toolcrib::config_file::LoadedConfig;
 use toolcrib::core::access::Role;
 use toolcrib::core::inventory::Actor;
 use toolcrib::registry::RegistryNotice;
+use toolcrib::testkit::config_with_sources;
 
 use super::support::{AuthTestServer, TEST_TIMEOUT, bearer_header};
 
@@ -81,6 +83,40 @@ async fn ambiguous_and_foreign_hosts_are_rejected() {
     }
     assert_eq!(server.get(&own, &here).await.status, 200);
     assert_eq!(server.get("/api/sources", "Host: LOCALHOST:80\r\n").await.status, 200);
+}
+
+/// Behind a proxy on this machine, as in the examples for nginx and Caddy. Its clients always need a token.
+#[tokio::test]
+async fn requests_for_the_public_host_come_over_the_network() {
+    let server = AuthTestServer::on_loopback().await;
+    let token = bearer_header(&server.create_token("ci", Role::Agent, None).await);
+    let nginx = "Host: tools.example.com\r\nX-Forwarded-Proto: https\r\n";
+    let bare = "Host: tools.example.com\r\n";
+    for headers in [nginx, bare] {
+        assert_eq!(server.get("/api/sources", &format!("{headers}{token}")).await.status, 403);
+    }
+    let mut config = config_with_sources(["git"]);
+    config.public_url = Some("https://tools.example.com".to_owned());
+    server.app_state.set_config(LoadedConfig::from_config(config));
+    for headers in [nginx, bare, "Host: Tools.Example.com:443\r\n"] {
+        let response = server.get("/api/sources", headers).await;
+        assert_eq!(response.status, 401, "{headers}");
+        assert!(response.body.contains("a request that a proxy forwarded needs"), "{}", response.body);
+        assert_eq!(server.post("/mcp", headers, json!({})).await.status, 401);
+        assert_eq!(server.get("/api/sources", &format!("{headers}{token}")).await.status, 200, "{headers}");
+        assert_eq!(server.post("/mcp", &format!("{headers}{token}"), json!({})).await.status, 400);
+        let page = format!("{headers}{token}Origin: https://tools.example.com\r\n");
+        assert_eq!(server.get("/api/sources", &page).await.status, 200);
+        let foreign = format!("{headers}{token}Origin: http://localhost:3000\r\n");
+        assert_eq!(server.get("/api/sources", &foreign).await.status, 403);
+    }
+    // The protection against DNS rebinding stays.
+    for host in ["evil.example", "tools.example.com:7450", "tools.example.com.evil.example"] {
+        for headers in [format!("Host: {host}\r\n"), format!("Host: {host}\r\nX-Forwarded-For: 192.0.2.7\r\n{token}")] {
+            assert_eq!(server.get("/api/sources", &headers).await.status, 403, "{headers}");
+        }
+    }
+    assert_eq!(server.get("/api/sources", "").await.status, 200);
 }
 
 #[tokio::test]
