@@ -21,9 +21,14 @@ const METADATA_PATH: &str = "/.well-known/oauth-protected-resource";
 /// Path of the metadata of the MCP endpoint: that of the resource is appended (RFC 9728, section 3.1).
 const MCP_METADATA_PATH: &str = "/.well-known/oauth-protected-resource/mcp";
 
-/// Public routes of the metadata. Both describe the MCP endpoint, because clients try both.
+/// Path of the metadata of the endpoint of a group. It is the same for groups that do not exist.
+const GROUP_METADATA_PATH: &str = "/.well-known/oauth-protected-resource/mcp/{group}";
+
+/// Public routes of the metadata. All describe the MCP endpoint: clients try several, and the endpoints of groups take the
+/// same tokens, so that `resource` is the same.
 pub(crate) fn metadata_router() -> Router<AppState> {
-    Router::new().route(METADATA_PATH, get(show_metadata)).route(MCP_METADATA_PATH, get(show_metadata))
+    let paths = [METADATA_PATH, MCP_METADATA_PATH, GROUP_METADATA_PATH];
+    paths.into_iter().fold(Router::new(), |router, path| router.route(path, get(show_metadata)))
 }
 
 /// Returns the address of the MCP endpoint, which is the resource that tokens are for by default.
@@ -39,15 +44,23 @@ async fn show_metadata(State(app): State<AppState>) -> Response {
         let message = "this server has no identity providers (`identity.issuers`)";
         return error_response(StatusCode::NOT_FOUND, Code::NotFound, message);
     };
-    let metadata = json!({
+    let mut metadata = json!({
         "resource": resource_url(public_url),
-        "authorization_servers": issuers,
         "bearer_methods_supported": ["header"],
         "resource_name": "Toolcrib",
     });
+    // Clients get tokens from addresses. An issuer may be any text if its keys are elsewhere.
+    let servers: Vec<String> = issuers.into_iter().filter(|issuer| has_http_scheme(issuer)).collect();
+    if !servers.is_empty() {
+        metadata["authorization_servers"] = servers.into();
+    }
     // The same for every client.
     let headers = [(header::CACHE_CONTROL, HeaderValue::from_static("public, max-age=60"))];
     (headers, Json(metadata)).into_response()
+}
+
+fn has_http_scheme(issuer: &str) -> bool {
+    issuer.starts_with("https://") || issuer.starts_with("http://")
 }
 
 impl Authenticator {

@@ -64,10 +64,18 @@ fn read_file(path: &str) -> Result<Vec<u8>, String> {
 /// Finds the address of the keys in the metadata of the issuer: of OpenID Connect, else of OAuth (RFC 8414).
 async fn find_jwks_url(issuer: &str) -> Result<Url, String> {
     let [openid, oauth] = metadata_urls(issuer).ok_or("the issuer is not a valid address")?;
-    let document = match get_document(openid).await {
-        Ok(document) => document,
-        Err(_) => get_document(oauth).await.map_err(|reason| format!("no metadata: {reason}"))?,
+    // Some providers answer an unknown path with a page and status 200.
+    let openid_reason = match read_jwks_url(openid, issuer).await {
+        Ok(url) => return Ok(url),
+        Err(reason) => reason,
     };
+    let found = read_jwks_url(oauth, issuer).await;
+    found.map_err(|oauth_reason| format!("no OpenID metadata ({openid_reason}), no OAuth metadata ({oauth_reason})"))
+}
+
+/// Reads the address of the keys from metadata.
+async fn read_jwks_url(metadata: Url, issuer: &str) -> Result<Url, String> {
+    let document = get_document(metadata).await?;
     let metadata: Value = serde_json::from_slice(&document.body).map_err(|_| "the metadata is not JSON")?;
     // Another issuer could lead to keys of its own (RFC 8414, section 3.3).
     if metadata.get("issuer").and_then(Value::as_str) != Some(issuer) {

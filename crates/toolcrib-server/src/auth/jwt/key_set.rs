@@ -99,7 +99,10 @@ impl VerificationKey {
         let (key_type, material) = read_material(&jwk.algorithm)?;
         let key = DecodingKey::from_jwk(&jwk).ok()?;
         let fingerprint = Fingerprint::digest(format!("{key_type:?} {material}"));
-        Some(VerificationKey { id: jwk.common.key_id, key_type, algorithm: jwk.common.key_algorithm, key, fingerprint })
+        // The name of EdDSA with this curve in RFC 9864, which `jsonwebtoken` does not know.
+        let is_ed25519 = value.get("alg").and_then(Value::as_str) == Some("Ed25519");
+        let algorithm = if is_ed25519 { Some(KeyAlgorithm::EdDSA) } else { jwk.common.key_algorithm };
+        Some(VerificationKey { id: jwk.common.key_id, key_type, algorithm, key, fingerprint })
     }
 
     /// Whether the key can have made a signature of this algorithm.
