@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use toolcrib_core::principal::{Principal, PrincipalIdentity};
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::{Code, SourceId};
 
@@ -16,6 +17,8 @@ const MAX_SOURCE_LABELS: usize = 1000;
 
 /// Maximum number of callers that are counted by name; further ones are counted as [`OTHER_CALLERS`].
 const MAX_CALLER_LABELS: usize = 100;
+/// Maximum number of callers without credentials among them. They name themselves, and must leave room for the others.
+const MAX_LOCAL_LABELS: usize = 50;
 /// Name under which callers beyond the limit are counted.
 pub const OTHER_CALLERS: &str = "other";
 
@@ -29,7 +32,8 @@ pub const DURATION_BUCKETS: [f64; 16] =
 pub struct MetricsSnapshot {
     /// Finished calls by source; `None` for calls that found no tool.
     pub calls: BTreeMap<Option<SourceId>, CallMetrics>,
-    /// Finished calls by name of the caller, steps of workflows not included.
+    /// Finished calls by caller, steps of workflows not included: `token:NAME` with the sessions of the console, `jwt:…`, or
+    /// the name of a caller without credentials.
     pub callers: BTreeMap<String, CallerMetrics>,
     /// Calls to the sources that have limits.
     pub limited_sources: BTreeMap<SourceId, LimitedCalls>,
@@ -124,7 +128,7 @@ impl Metrics {
     pub(crate) fn record_call(
         &self,
         source: Option<&SourceId>,
-        caller: Option<&str>,
+        caller: Option<&Principal>,
         code: Option<&'static str>,
         elapsed: Duration,
     ) {
@@ -171,14 +175,26 @@ impl Metrics {
 }
 
 impl MetricsSnapshot {
-    /// Returns the counts of a caller, or those of all callers beyond the limit. Local clients name themselves, so the
-    /// name is made safe for a label.
-    fn caller_metrics(&mut self, name: &str) -> &mut CallerMetrics {
-        // Labels are safe already; making one takes longer than finding it.
-        let is_label = self.callers.contains_key(name);
-        let label = if is_label { name.to_owned() } else { sanitize_truncated(name, 80) };
-        let has_room = self.callers.len() < MAX_CALLER_LABELS || self.callers.contains_key(&label);
+    /// Returns the counts of a caller, or those of all callers beyond the limit.
+    fn caller_metrics(&mut self, caller: &Principal) -> &mut CallerMetrics {
+        let is_local = *caller.identity() == PrincipalIdentity::Local;
+        let max_labels = if is_local { MAX_LOCAL_LABELS } else { MAX_CALLER_LABELS };
+        let label = if is_local {
+            self.local_label(caller.name())
+        } else if caller.identity().token_id().is_some() {
+            // The same over every interface.
+            format!("token:{}", caller.original_name())
+        } else {
+            caller.original_name().to_owned()
+        };
+        let has_room = self.callers.len() < max_labels || self.callers.contains_key(&label);
         self.callers.entry(if has_room { label } else { OTHER_CALLERS.to_owned() }).or_default()
+    }
+
+    /// Makes the name of a caller without credentials safe for a label.
+    fn local_label(&self, name: &str) -> String {
+        // Labels are safe already; making one takes longer than finding it.
+        if self.callers.contains_key(name) { name.to_owned() } else { sanitize_truncated(name, 80) }
     }
 }
 
@@ -194,6 +210,8 @@ impl Drop for InFlightCall<'_> {
 
 #[cfg(test)]
 mod tests {
+    use toolcrib_core::access::Role;
+
     use super::*;
 
     #[test]
@@ -211,18 +229,25 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_callers_counted_by_name_is_bounded() {
+    fn the_number_of_callers_counted_by_name_is_bounded_and_local_ones_leave_room() {
         let metrics = Metrics::default();
-        for number in 0..2 * MAX_CALLER_LABELS {
+        let record = |caller: &Principal| {
             for code in [Some("OK"), Some("RATE_LIMITED"), Some("FORBIDDEN"), None] {
-                metrics.record_call(None, Some(&format!("agent\u{202e} {number}")), code, Duration::ZERO);
+                metrics.record_call(None, Some(caller), code, Duration::ZERO);
             }
+        };
+        for number in 0..200 {
+            record(&Principal::local(format!("agent\u{202e} {number}")));
+        }
+        let token = |number: u32| PrincipalIdentity::Token { id: number.to_string().into() };
+        for number in 0..200 {
+            record(&Principal::new(token(number), format!("ci-{number}"), Role::Agent).with_name("rest:x"));
         }
         let callers = metrics.snapshot().callers;
-        assert_eq!(callers.len(), MAX_CALLER_LABELS + 1);
+        assert_eq!(callers.len(), MAX_CALLER_LABELS);
         let each = CallerMetrics { succeeded: 1, failed: 2, rate_limited: 1 };
-        assert_eq!(callers["agent 7"], each);
-        let calls = MAX_CALLER_LABELS as u64;
+        assert_eq!((callers["agent 7"], callers["token:ci-7"]), (each, each));
+        let calls = 400 - (MAX_CALLER_LABELS as u64 - 1);
         assert_eq!(callers[OTHER_CALLERS], CallerMetrics { succeeded: calls, failed: 2 * calls, rate_limited: calls });
     }
 }

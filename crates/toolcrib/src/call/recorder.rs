@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
+use toolcrib_core::principal::Principal;
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::{Code, SourceId, ToolId};
 
@@ -21,7 +22,7 @@ pub(super) struct CallRecorder<'a> {
     dispatcher: &'a Dispatcher,
     /// Name of the tool as requested.
     name: &'a str,
-    caller: &'a str,
+    caller: &'a Principal,
     origin: CallOrigin,
     /// Trace of the caller, if it sent one.
     parent: Option<&'a Trace>,
@@ -63,7 +64,7 @@ impl<'a> CallRecorder<'a> {
         CallRecorder {
             dispatcher,
             name,
-            caller: context.caller.name(),
+            caller: &context.caller,
             origin,
             parent,
             trace,
@@ -95,7 +96,7 @@ impl<'a> CallRecorder<'a> {
         tracing::info!(
             trace_id = %self.trace.id(),
             tool,
-            caller = self.caller,
+            caller = self.caller.name(),
             code,
             duration_ms = elapsed_ms,
             "tools.call.finished"
@@ -107,7 +108,7 @@ impl<'a> CallRecorder<'a> {
         let caller = (self.origin == CallOrigin::Caller).then_some(self.caller);
         dispatcher.monitoring.metrics.record_call(source.as_ref(), caller, metric_code, elapsed);
         let at = dispatcher.state.now();
-        let finished = CallFinished { tool, source, caller: self.caller.to_owned(), code, at, elapsed_ms };
+        let finished = CallFinished { tool, source, caller: self.caller.name().to_owned(), code, at, elapsed_ms };
         dispatcher.state.notify(RegistryNotice::CallFinished(Arc::new(finished)));
         if let Some(id) = &self.progress.called_tool {
             dispatcher.monitoring.usage.count_call(id, at, error.map(|error| error.failure));
@@ -143,7 +144,7 @@ impl<'a> CallRecorder<'a> {
             parent: self.dispatcher.monitoring.parent_span(self.parent),
             ended_at: self.dispatcher.options.clock.system_time(),
             elapsed,
-            details: SpanDetails::Call { tool: tool.to_owned(), source, caller: self.caller.to_owned() },
+            details: SpanDetails::Call { tool: tool.to_owned(), source, caller: self.caller.name().to_owned() },
             error,
         });
     }

@@ -83,7 +83,8 @@ async fn a_caller_above_its_calls_per_minute_is_told_when_to_try_again() {
 
     let callers = fixture.statistics().metrics().callers;
     let counts = |name: &str| (callers[name].succeeded, callers[name].failed, callers[name].rate_limited);
-    assert_eq!((counts("a"), counts("b"), counts("ada")), ((6, 2, 3), (1, 0, 0), (0, 0, 1)));
+    let counts = [counts("token:a"), counts("token:b"), counts("token:ada")];
+    assert_eq!(counts, [(6, 2, 3), (1, 0, 0), (0, 0, 1)]);
 }
 
 #[tokio::test(start_paused = true)]
