@@ -52,12 +52,15 @@ struct Subject {
     groups: Arc<[String]>,
     /// The last scope that was resolved for it.
     scope: ArcSwapOption<CachedScope>,
+    /// The last scope that was resolved for it and narrowed by an interface.
+    narrowed_scope: ArcSwapOption<CachedScope>,
 }
 
-/// A scope with the rules that it was resolved from.
+/// A scope with the rules that it was resolved from, and how it was narrowed.
 #[derive(Debug)]
 struct CachedScope {
     rules: Arc<AccessRules>,
+    narrowing: ViewNarrowing,
     scope: Arc<AccessScope>,
 }
 
@@ -157,18 +160,22 @@ impl Principal {
         self.with_subject(|subject| Subject { groups: groups.into(), ..subject })
     }
 
-    /// Returns the scope for a set of rules: the one that was resolved before, or a new one.
+    /// Returns the scope for a set of rules and the narrowing: the one that was resolved before, or a new one.
     pub(crate) fn cached_scope(
         &self,
         rules: &Arc<AccessRules>,
-        resolve: impl FnOnce() -> AccessScope,
+        resolve: impl FnOnce() -> Arc<AccessScope>,
     ) -> Arc<AccessScope> {
-        let cache = &self.0.subject.scope;
-        if let Some(cached) = cache.load().as_ref().filter(|cached| Arc::ptr_eq(&cached.rules, rules)) {
+        let PrincipalFields { subject, narrowing, .. } = &*self.0;
+        let is_narrowed = *narrowing != ViewNarrowing::default();
+        let cache = if is_narrowed { &subject.narrowed_scope } else { &subject.scope };
+        let is_same = |cached: &&Arc<CachedScope>| Arc::ptr_eq(&cached.rules, rules) && cached.narrowing == *narrowing;
+        if let Some(cached) = cache.load().as_ref().filter(is_same) {
             return cached.scope.clone();
         }
-        let scope = Arc::new(resolve());
-        cache.store(Some(Arc::new(CachedScope { rules: rules.clone(), scope: scope.clone() })));
+        let scope = resolve();
+        let cached = CachedScope { rules: rules.clone(), narrowing: narrowing.clone(), scope: scope.clone() };
+        cache.store(Some(Arc::new(cached)));
         scope
     }
 
@@ -215,12 +222,13 @@ impl Eq for Subject {}
 
 impl Subject {
     fn new(identity: PrincipalIdentity, name: String, role: Role, claims: Claims, groups: Arc<[String]>) -> Subject {
-        Subject { identity, name, role, claims, groups, scope: ArcSwapOption::empty() }
+        let (scope, narrowed_scope) = (ArcSwapOption::empty(), ArcSwapOption::empty());
+        Subject { identity, name, role, claims, groups, scope, narrowed_scope }
     }
 
     /// Copies the properties, without the scope that was resolved from them.
     fn copy(&self) -> Subject {
-        let Subject { identity, name, role, claims, groups, scope: _ } = self;
+        let Subject { identity, name, role, claims, groups, scope: _, narrowed_scope: _ } = self;
         Subject::new(identity.clone(), name.clone(), *role, claims.clone(), groups.clone())
     }
 }

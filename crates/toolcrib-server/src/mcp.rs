@@ -24,7 +24,7 @@ mod listing_cache;
 mod response;
 mod warmup;
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
@@ -294,8 +294,10 @@ fn requested_mode(query: &str) -> Option<ExposeMode> {
 /// Returns the principal of a request or a session: the one that the auth layer found, or the local one on a byte stream,
 /// whose client started this process.
 fn request_principal(extensions: &Extensions) -> Principal {
+    // Made once, so that its scope is resolved once.
+    static STDIO_CLIENT: LazyLock<Principal> = LazyLock::new(|| Principal::local("mcp"));
     let client = extensions.get::<AuthenticatedClient>();
-    client.map_or_else(|| Principal::local("mcp"), |client| client.principal.clone())
+    client.map_or_else(|| STDIO_CLIENT.clone(), |client| client.principal.clone())
 }
 
 /// Returns the principal for what a request or a session reads and calls, narrowed by its URL. Clients of MCP are agents,

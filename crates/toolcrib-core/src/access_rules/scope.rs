@@ -53,14 +53,21 @@ impl Audience {
 }
 
 impl AccessRules {
-    /// Returns what holds for a principal. Computed once per principal and set of rules, apart from how its interface
-    /// narrows it.
+    /// Returns what holds for a principal, as its interface narrows it. Computed once per principal, narrowing and set of
+    /// rules.
     pub fn scope(self: &Arc<Self>, principal: &Principal) -> Arc<AccessScope> {
-        let scope = if self.is_empty() && principal.groups().is_empty() {
-            AccessScope::unrestricted(Audience::of_role(principal.role()))
-        } else {
-            principal.cached_scope(self, || self.resolve_scope(principal))
-        };
+        if *principal.narrowing() != ViewNarrowing::default() {
+            return principal.cached_scope(self, || self.narrow_scope(principal));
+        }
+        if self.is_empty() && principal.groups().is_empty() {
+            return AccessScope::unrestricted(Audience::of_role(principal.role()));
+        }
+        principal.cached_scope(self, || Arc::new(self.resolve_scope(principal)))
+    }
+
+    /// Returns what holds for a principal whose interface narrows it.
+    fn narrow_scope(self: &Arc<Self>, principal: &Principal) -> Arc<AccessScope> {
+        let scope = self.scope(&principal.narrowed(ViewNarrowing::default()));
         let ViewNarrowing { as_agent, group, only } = principal.narrowing();
         let scope = if *as_agent { scope.for_agents() } else { scope };
         let scope = match group.as_ref().map(|name| self.group(name).filter(|group| scope.allows_endpoint(group))) {

@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::access::Role;
-use crate::principal::{Claims, PrincipalIdentity};
+use crate::principal::{Claims, PrincipalIdentity, ViewNarrowing};
 
 /// Rules from `{"groups": {…}, "access": {…}, "policies": {…}}`.
 fn rules(value: Value) -> Arc<AccessRules> {
@@ -96,6 +96,21 @@ fn callers_with_equal_rights_share_a_scope_and_others_do_not() {
     assert_eq!(key(json!({ "team": "desk", "sub": "ada" })), key(json!({ "team": ["desk"], "sub": "bob" })));
     assert_ne!(key(json!({ "team": "desk" })), key(json!({ "team": "store" })));
     assert_ne!(key(json!({ "team": "desk" })), rules.scope(&caller(Role::Admin, json!({}))).key());
+}
+
+/// Each narrowing has a scope of its own, which is resolved once for all requests of a principal.
+#[test]
+fn narrowed_scopes_are_resolved_once_per_principal_and_rules() {
+    let rules = example();
+    let admin = caller(Role::Admin, json!({}));
+    let narrowed = |only: &[&str]| {
+        let only = only.iter().map(|glob| (*glob).to_owned()).collect();
+        rules.scope(&admin.narrowed(ViewNarrowing { as_agent: true, group: None, only }))
+    };
+    let pages = narrowed(&["*page*"]);
+    assert!(Arc::ptr_eq(&pages, &narrowed(&["*page*"])));
+    assert_ne!(pages.key(), narrowed(&["*list*"]).key());
+    assert_ne!(narrowed(&[]).key(), rules.scope(&admin).key());
 }
 
 #[test]
