@@ -46,6 +46,11 @@ impl Catalog {
 impl<'a> VisibleTools<'a> {
     /// Finds a tool by any spelling of its name.
     pub(super) fn find(self, name: &str) -> Result<ToolRef<'a>> {
+        self.find_known(name)?.ok_or_else(|| self.unknown_tool_error(name))
+    }
+
+    /// Like [`VisibleTools::find`]; `None` for an unknown name, whose error would look at every tool.
+    pub(super) fn find_known(self, name: &str) -> Result<Option<ToolRef<'a>>> {
         let found = match parse_tool_name(name)? {
             ParsedToolName::Qualified { source, tool } => self.find_qualified(source, tool),
             ParsedToolName::Bare(tool) => match &self.find_by_bare_name(tool)[..] {
@@ -56,11 +61,10 @@ impl<'a> VisibleTools<'a> {
         };
         // The original name of a tool may contain a separator, so try the whole text as a bare name.
         // Only if it is unique: a guess between several tools would call the wrong one.
-        let found = found.or_else(|| match &self.find_by_bare_name(name)[..] {
+        Ok(found.or_else(|| match &self.find_by_bare_name(name)[..] {
             [only] => Some(*only),
             _ => None,
-        });
-        found.ok_or_else(|| self.unknown_tool_error(name))
+        }))
     }
 
     /// Error for an unknown name, with suggestions. The code is `TOOL_INVALID_INPUT` if no tool could have that name.

@@ -182,6 +182,11 @@ impl View {
         self.visible_tools().find(name)
     }
 
+    /// Like [`View::find`], without the suggestions for an unknown name, which cost a look at every tool.
+    pub fn find_known(&self, name: &str) -> Option<ToolRef<'_>> {
+        self.visible_tools().find_known(name).ok().flatten()
+    }
+
     /// Like [`View::find`], also among tools that are left out because they are denied or hidden. For calls, which are
     /// refused with other errors than those of unknown tools.
     ///

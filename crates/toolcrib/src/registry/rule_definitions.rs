@@ -308,8 +308,8 @@ fn group_members(view: &View, group: &Defined<Group>) -> GroupMembers {
     let members = tools.map(|tool| tool.name().clone()).collect();
     let names = group.definition.tools.iter();
     let is_missing = |name: &&String| {
-        let found = view.find(name);
-        !found.is_ok_and(|tool| tool.with_facts(|facts| facts.is_named(name)))
+        let found = view.find_known(name);
+        !found.is_some_and(|tool| tool.with_facts(|facts| facts.is_named(name)))
     };
     GroupMembers { members, missing: names.filter(is_missing).cloned().collect() }
 }
