@@ -51,4 +51,5 @@ mod rest {
     mod store_failure;
     mod tools;
     mod visibility;
+    mod withheld;
 }

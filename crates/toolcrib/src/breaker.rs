@@ -57,7 +57,15 @@ pub(crate) struct Breaker {
 pub(crate) struct FailureStreak {
     /// Time of the first failure of the streak, by the wall clock.
     pub(crate) since: Timestamp,
-    pub(crate) last_error: ErrorSummary,
+    pub(crate) last_failure: FailedCall,
+}
+
+/// A call that got no response.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct FailedCall {
+    /// The tool, by the source's own name for it; `None` if the request was about a prompt or resource.
+    pub(crate) tool: Option<String>,
+    pub(crate) error: ErrorSummary,
 }
 
 /// State of an open breaker.
@@ -171,7 +179,7 @@ impl Breaker {
         &mut self,
         permit: BreakerPermit,
         reason: NoResponseReason,
-        failure: ErrorSummary,
+        failure: FailedCall,
         now: Instant,
         at: Timestamp,
     ) {
@@ -192,7 +200,7 @@ impl Breaker {
             None => return,
         };
         let since = self.failure_streak.as_ref().map_or(at, |streak| streak.since);
-        self.failure_streak = Some(FailureStreak { since, last_error: failure });
+        self.failure_streak = Some(FailureStreak { since, last_failure: failure });
         if let Some(open_duration) = open_duration {
             // A probe of the previous opening that is still running is no longer the current one.
             self.generation += 1;
@@ -296,7 +304,10 @@ mod tests {
         }
 
         fn fail(&mut self, permit: BreakerPermit, reason: NoResponseReason, ms: u64) {
-            let failure = ErrorSummary { code: Code::ToolUnavailable, message: format!("at {ms}"), retryable: true };
+            let failure = FailedCall {
+                tool: None,
+                error: ErrorSummary { code: Code::ToolUnavailable, message: format!("at {ms}"), retryable: true },
+            };
             let at = Timestamp(i64::try_from(ms).unwrap());
             self.breaker.record_no_response(permit, reason, failure, self.instant_at(ms), at);
         }

@@ -328,7 +328,7 @@ impl Dispatcher {
         let guard = self.admit_call(&slot, source, call.context, &mut call.deadline).await?;
         let result = slot.connector.call(&call).await;
         self.refresher.compare_values(source, &slot.references);
-        let result = guard.report(result)?;
+        let result = guard.report(Some(call.tool), result)?;
         // Servers that repeat their credentials, e.g. a header with a token, do it in error results. Successful results
         // pass unchanged.
         if !result.layout.is_error {
@@ -345,7 +345,7 @@ impl Dispatcher {
         let guard = self.admit_call(&slot, source, request.context, &mut request.deadline).await?;
         let result = slot.connector.request(&request).await;
         self.refresher.compare_values(source, &slot.references);
-        guard.report(result)
+        guard.report(None, result)
     }
 
     /// Discovers the source in a tool name if it was never discovered, within the timeout and cancellation of the call.

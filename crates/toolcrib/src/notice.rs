@@ -78,17 +78,31 @@ impl SourceTransitionNotice {
         after: &SourceStatus,
     ) -> Option<SourceTransitionNotice> {
         let transition = SourceTransition::between(before, after)?;
-        let error = after.last_error.clone();
-        let (at, text) = match transition {
+        let at = match transition {
+            SourceTransition::Failed => after.failing_since,
+            SourceTransition::Recovered => after.checked_at,
+        };
+        let at = at.unwrap_or(after.started_at);
+        let failing_since = before.failing_since.or(after.failing_since);
+        Some(SourceTransitionNotice::new(source.clone(), transition, at, after.last_error.clone(), failing_since))
+    }
+
+    /// Describes a transition.
+    pub(crate) fn new(
+        source: SourceId,
+        transition: SourceTransition,
+        at: Timestamp,
+        error: Option<ErrorSummary>,
+        failing_since: Option<Timestamp>,
+    ) -> SourceTransitionNotice {
+        let text = match transition {
             SourceTransition::Failed => {
                 let reason = error.as_ref().map_or("unknown reason", |error| error.message.as_str());
-                (after.failing_since, format!("`{source}` failed: {reason}"))
+                format!("`{source}` failed: {reason}")
             }
-            SourceTransition::Recovered => (after.checked_at, format!("`{source}` recovered")),
+            SourceTransition::Recovered => format!("`{source}` recovered"),
         };
-        let (source, at) = (source.clone(), at.unwrap_or(after.started_at));
-        let failing_since = before.failing_since.or(after.failing_since);
-        Some(SourceTransitionNotice { source, transition, at, error, failing_since, text })
+        SourceTransitionNotice { source, transition, at, error, failing_since, text }
     }
 }
 

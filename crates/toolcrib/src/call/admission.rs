@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use toolcrib_core::{Code, Error, Result, Source, SourceId};
 
 use super::{CallContext, CallDeadline, Dispatcher};
-use crate::breaker::{BreakerDecision, BreakerPermit, NoResponseReason};
+use crate::breaker::{BreakerDecision, BreakerPermit, FailedCall, NoResponseReason};
 use crate::clock::{Clock, format_limit};
 use crate::connector::{CallFailure, ToolCall};
 use crate::connectors::ConnectorSlot;
@@ -190,20 +190,15 @@ pub(super) struct BreakerGuard<'a> {
 
 impl BreakerGuard<'_> {
     /// Reports the outcome to the breaker and redacts errors. Only outcomes that say something about the source's
-    /// health move the breaker.
-    pub(super) fn report<T>(mut self, result: Result<T, CallFailure>) -> Result<T> {
+    /// health move the breaker. `tool` is the called one; `None` for other requests.
+    pub(super) fn report<T>(mut self, tool: Option<&str>, result: Result<T, CallFailure>) -> Result<T> {
         self.reported = true;
         let now = Instant::now();
         // First of all: the breaker keeps the error for display.
         let result = result.map_err(|failure| failure.map_error(|error| self.slot.redactor().redact_error(error)));
         let record_no_response = |reason, error: &Error| {
-            self.slot.breaker().record_no_response(
-                self.permit,
-                reason,
-                ErrorSummary::from_error(error),
-                now,
-                self.clock.now(),
-            );
+            let failure = FailedCall { tool: tool.map(str::to_owned), error: ErrorSummary::from_error(error) };
+            self.slot.breaker().record_no_response(self.permit, reason, failure, now, self.clock.now());
         };
         let mut closed = false;
         match &result {

@@ -13,7 +13,6 @@ use toolcrib_config::show::{mask_args, mask_text, mask_url, show_config, show_ru
 use toolcrib_config::{Config, Expose, WarmPolicy};
 use toolcrib_core::access_rules::{NamedRule, RuleKind};
 use toolcrib_core::inventory::Origin;
-use toolcrib_core::policy::Verdict;
 use toolcrib_core::principal::Principal;
 use toolcrib_core::{Result, SourceId};
 
@@ -107,8 +106,8 @@ impl Configuration<'_> {
         config
     }
 
-    /// Like [`Configuration::show`], without sources, rules on tools, groups, access rules and policies that the principal
-    /// may not know of.
+    /// Like [`Configuration::show`], without sources, groups, access rules and policies, and where tools are withheld from the
+    /// principal without everything that names or selects tools.
     pub fn show_for(&self, principal: &Principal, loaded: &LoadedConfig, data: &Path) -> Value {
         let mut config = self.show(loaded, data);
         let visibility = self.registry.visibility(principal);
@@ -119,21 +118,29 @@ impl Configuration<'_> {
         for kind in RuleKind::ALL {
             config[kind.plural()] = if config[kind.plural()].is_object() { json!({}) } else { json!([]) };
         }
-        let is_visible = |id: &str| SourceId::parse(id).is_ok_and(|id| visibility.shows_source(&id));
+        if visibility.leaves_out_tools() {
+            remove_keys(&mut config["expose"], &["essential", "essential_patterns"]);
+            config["warnings"] = json!([]);
+        }
         for section in ["sources", "overrides"] {
             let Some(sources) = config[section].as_object_mut() else { continue };
-            sources.retain(|id, _| is_visible(id));
-            sources.values_mut().for_each(remove_restrictive_rules);
+            sources.retain(|id, keys| {
+                let Some(id) = SourceId::parse(id).ok().filter(|id| visibility.shows_source(id)) else { return false };
+                if visibility.restricts(&id) {
+                    remove_keys(keys, &KEYS_ABOUT_TOOLS);
+                }
+                true
+            });
         }
         config
     }
 
-    /// Returns the effective settings of a source as keys of a configuration file, without rules on tools that the
-    /// principal may not know of.
+    /// Returns the effective settings of a source as keys of a configuration file; without those that name or select tools
+    /// if some are withheld from the principal.
     pub fn show_source_for(&self, principal: &Principal, id: &SourceId) -> Option<Value> {
         let mut keys = show_source_keys(&*self.registry.sources().effective(id)?);
-        if !self.registry.visibility(principal).is_full() {
-            remove_restrictive_rules(&mut keys);
+        if self.registry.visibility(principal).restricts(id) {
+            remove_keys(&mut keys, &KEYS_ABOUT_TOOLS);
         }
         Some(keys)
     }
@@ -167,15 +174,12 @@ impl Configuration<'_> {
     }
 }
 
-/// Removes the rules that deny or hide tools from the keys of a source: each may be the name of a tool.
-fn remove_restrictive_rules(keys: &mut Value) {
-    let is_harmless =
-        |verdict: &Value| verdict.as_str().and_then(Verdict::parse).is_some_and(|verdict| verdict < Verdict::Deny);
-    let lists: Vec<&mut Value> = match keys.get_mut("tools") {
-        Some(Value::Array(lists)) => lists.iter_mut().collect(),
-        rules => rules.into_iter().collect(),
-    };
-    for rules in lists.into_iter().filter_map(Value::as_object_mut) {
-        rules.retain(|_, verdict| is_harmless(verdict));
+/// Keys of a source that name or select tools, or quote such a key (`faults`).
+const KEYS_ABOUT_TOOLS: [&str; 8] =
+    ["tools", "essential", "include", "exclude", "include_tags", "poll", "builtin", "faults"];
+
+fn remove_keys(section: &mut Value, keys: &[&str]) {
+    if let Some(section) = section.as_object_mut() {
+        section.retain(|key, _| !keys.contains(&key.as_str()));
     }
 }

@@ -23,7 +23,7 @@ use toolcrib_core::tool::ToolName;
 use toolcrib_core::{Code, Error, Result, Source, SourceId, Timestamp};
 
 use super::{Precondition, Registry, UNRESTRICTED, Visibility};
-use crate::breaker::{BreakerState, BreakerView};
+use crate::breaker::{BreakerState, BreakerView, FailedCall};
 use crate::call::{McpCapability, explain_source, parse_extension};
 use crate::connectors::SlotStatus;
 use crate::store::{ErrorSummary, SourceStatus};
@@ -340,7 +340,7 @@ impl Sources<'_> {
             inventory_hash: visibility.inventory_hash(id),
             config_hash: snapshot.connection_fingerprint(id).or(status.connection_fingerprint),
             last_checked: status.checked_at.or(last_attempt_at(&status)),
-            last_error: config_error.or_else(|| last_error(&status, &slot_status)),
+            last_error: config_error.or_else(|| last_error(visibility, id, &status, &slot_status)),
             ttl_ms: source.settings.ttl().as_millis() as u64,
             discovery_timeout_ms: source.settings.discovery_timeout().as_millis() as u64,
             connection: if slot_status.breaker.state == BreakerState::Open {
@@ -400,10 +400,18 @@ fn last_attempt_at(status: &SourceStatus) -> Option<Timestamp> {
     started_at.or(status.failing_since).filter(|_| status.last_error.is_some())
 }
 
-/// Returns the error of the last discovery, or else of the calls that are failing now.
-fn last_error(status: &SourceStatus, slot_status: &SlotStatus) -> Option<ErrorSummary> {
-    let call_error = || slot_status.failure_streak.as_ref().map(|streak| streak.last_error.clone());
-    status.last_error.clone().or_else(call_error)
+/// Returns the error of the last discovery, or else of the calls that are failing now, as far as a principal may read it.
+fn last_error(
+    visibility: &Visibility,
+    id: &SourceId,
+    status: &SourceStatus,
+    slot_status: &SlotStatus,
+) -> Option<ErrorSummary> {
+    if let Some(error) = &status.last_error {
+        return Some(visibility.restrict_error(id, error.clone()));
+    }
+    let FailedCall { tool, error } = &slot_status.failure_streak.as_ref()?.last_failure;
+    Some(visibility.restrict_call_error(id, tool.as_deref(), error.clone()))
 }
 
 /// Returns since when discoveries or calls have been failing.

@@ -114,7 +114,8 @@ impl Statistics<'_> {
             calls: count.calls,
             errors: count.errors,
             last_called: count.last_called,
-            last_error: count.last_error.clone(),
+            last_error: (count.last_error.clone())
+                .map(|error| visibility.restrict_call_error(&count.source, Some(&count.tool), error)),
         };
         let mut tools: Vec<ToolStats> = calls.values().map(tool_stats).collect();
         tools.sort_by(|a, b| a.name.cmp(&b.name));

@@ -7,15 +7,15 @@
 use std::sync::Arc;
 
 use serde_json::value::{RawValue, to_raw_value};
+use toolcrib_catalog::ToolRef;
 use toolcrib_catalog::filter::ToolFilter;
-use toolcrib_catalog::{CatalogSource, ToolRef};
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::inventory::Actor;
 use toolcrib_core::manifest::{Manifest, PackedManifest};
 use toolcrib_core::principal::Principal;
 use toolcrib_core::{Code, Error, Result, ResultExt, Source, SourceId};
 
-use super::{Registry, Sources, ToolView};
+use super::{Registry, Sources, ToolView, Visibility};
 use crate::call::{CallContext, find_readable_tool, find_tool};
 use crate::connector::{Discovered, run_blocking};
 use crate::refresh::{RefreshOutcome, ReplacedList, Requester, RequiredFreshness};
@@ -28,19 +28,18 @@ impl Registry {
     pub async fn tools(&self, filter: ToolFilter) -> Result<Vec<ToolView>> {
         let among = filter.source.as_ref().map(std::slice::from_ref);
         self.refresher.ensure_freshness(RequiredFreshness::Discovered, among, Requester::default()).await;
-        let view = self.view(&Principal::local("embedder"));
-        let tools = view.offered_tools().filter(|tool| filter.accepts(tool));
-        tools.map(|tool| self.view_tool(&tool, view.source(tool.source()))).collect()
+        let visibility = self.visibility(&Principal::local("embedder"));
+        let tools = visibility.view().offered_tools().filter(|tool| filter.accepts(tool));
+        tools.map(|tool| self.view_tool(&visibility, &tool)).collect()
     }
 
     /// Returns a tool by any spelling of its name, from what is known. Makes no requests. Fails like a call of a host
     /// program that finds no tool; a denied or disabled tool is found.
     pub fn tool(&self, name: &str) -> Result<ToolView> {
-        let snapshot = self.state.snapshot();
         let caller = Principal::default();
-        let view = snapshot.view(&caller);
-        let tool = find_tool(&snapshot, &view, &caller, name, self.state.now())?;
-        self.view_tool(&tool, snapshot.catalog.source(tool.source()))
+        let visibility = self.visibility(&caller);
+        let tool = find_tool(visibility.snapshot(), visibility.view(), &caller, name, self.state.now())?;
+        self.view_tool(&visibility, &tool)
     }
 
     /// Like [`Registry::tool`], as a principal may see it.
@@ -48,15 +47,19 @@ impl Registry {
     /// # Errors
     /// `FORBIDDEN` for a denied tool, unless the principal is an administrator, who sees hidden tools too.
     pub fn tool_for(&self, principal: &Principal, name: &str) -> Result<ToolView> {
-        let snapshot = self.state.snapshot();
-        let view = snapshot.view(principal);
-        let tool = find_readable_tool(&snapshot, &view, principal, name, self.state.now())?;
-        self.view_tool(&tool, snapshot.catalog.source(tool.source()))
+        let visibility = self.visibility(principal);
+        let tool = find_readable_tool(visibility.snapshot(), visibility.view(), principal, name, self.state.now())?;
+        self.view_tool(&visibility, &tool)
     }
 
-    fn view_tool(&self, tool: &ToolRef<'_>, catalog_source: Option<&Arc<CatalogSource>>) -> Result<ToolView> {
-        let usage = self.dispatcher.monitoring.usage.tool_count(&tool.id());
-        ToolView::from_catalog(tool, catalog_source.cloned(), self.sources().effective(tool.source()), usage)
+    fn view_tool(&self, visibility: &Visibility, tool: &ToolRef<'_>) -> Result<ToolView> {
+        let snapshot = visibility.snapshot();
+        let source = tool.source();
+        let mut usage = self.dispatcher.monitoring.usage.tool_count(&tool.id());
+        let error = usage.last_error.take();
+        usage.last_error = error.map(|error| visibility.restrict_call_error(source, Some(tool.original_name()), error));
+        let declaration = snapshot.effective_sources.get(source).cloned();
+        ToolView::from_catalog(tool, snapshot.catalog.source(source).cloned(), declaration, usage)
     }
 }
 

@@ -19,14 +19,20 @@ use toolcrib_core::inventory::{Event, Inventory, Record, ToolState};
 use toolcrib_core::manifest::SkippedTool;
 use toolcrib_core::policy::Verdict;
 use toolcrib_core::principal::Principal;
+use toolcrib_core::source::SourceKind;
 use toolcrib_core::text::{WithheldNames, sanitize_truncated};
 use toolcrib_core::tool::{ToolName, name_prefix};
 use toolcrib_core::{Code, Error, Result, SourceId, ToolId};
 
 use super::Registry;
 use crate::call::CallFinished;
+use crate::notice::SourceTransitionNotice;
 use crate::refresh::{RefreshOutcome, RefreshStatus};
 use crate::state::Snapshot;
+use crate::store::ErrorSummary;
+
+/// Message of an error whose own message is about tools that the reader may not know of.
+const WITHHELD_ERROR: &str = "the reason is not available to this caller";
 
 /// Tools and sources that a principal may know of, at one state of the registry. Cheap to make; see [`Registry::visibility`].
 #[derive(Debug, Clone)]
@@ -215,6 +221,13 @@ impl Visibility {
         }
     }
 
+    /// Whether tools of any source may be left out; see [`Visibility::restricts`].
+    pub(crate) fn leaves_out_tools(&self) -> bool {
+        let declared = self.snapshot.inventory.all_source_ids();
+        let mut sources = declared.chain(self.snapshot.catalog.sources().map(|source| source.segment.source()));
+        !self.is_full() && (self.scope.limits_tools() || sources.any(|id| self.restricts(id)))
+    }
+
     /// Returns the error for an unknown source, with a suggestion among those that the principal may know of.
     pub fn unknown_source_error(&self, name: &str) -> Error {
         self.snapshot.unknown_source_error(name, |id| self.shows_source(id))
@@ -331,11 +344,56 @@ impl Visibility {
         outcome.removed.retain(|name| !left_out.contains(name));
         outcome.renamed.retain(|renamed| !left_out.contains(&renamed.from) && !left_out.contains(&renamed.to));
         outcome.inventory_hash = self.inventory_hash(&id);
+        outcome.error = outcome.error.map(|error| self.restrict_error(&id, error));
         let has_changes = !outcome.added.is_empty() || !outcome.changed.is_empty() || !outcome.removed.is_empty();
         if outcome.status == RefreshStatus::Success && !has_changes && outcome.features.is_none() {
             outcome.status = RefreshStatus::Unchanged;
         }
         Some(outcome)
+    }
+
+    /// Returns the error of a discovery without the sentences that name a tool that the principal may not know of.
+    pub(crate) fn restrict_error(&self, id: &SourceId, error: ErrorSummary) -> ErrorSummary {
+        if !self.restricts(id) {
+            return error;
+        }
+        let message = self.withheld_names(id).remove_mentions(&error.message);
+        let message = if message.is_empty() { WITHHELD_ERROR.to_owned() } else { message };
+        ErrorSummary { message, ..error }
+    }
+
+    /// Returns the error of a call. Its text is left out if the principal may not know of the tool, by the source's own
+    /// name, or if it may name tools of other sources: that of a workflow names those of its steps.
+    pub(crate) fn restrict_call_error(&self, id: &SourceId, tool: Option<&str>, error: ErrorSummary) -> ErrorSummary {
+        let source = self.snapshot.effective_sources.get(id);
+        let is_workflow = source.is_some_and(|source| matches!(source.kind, SourceKind::Workflow(_)));
+        if tool.is_some_and(|tool| !self.shows_tool(id, tool)) || (is_workflow && self.leaves_out_tools()) {
+            return ErrorSummary { message: WITHHELD_ERROR.to_owned(), ..error };
+        }
+        error
+    }
+
+    /// Returns a change of a source between working and failing, with its error as far as the principal may read it;
+    /// `None` for a source that it may not know of.
+    pub fn restrict_transition<'n>(
+        &self,
+        notice: &'n SourceTransitionNotice,
+    ) -> Option<Cow<'n, SourceTransitionNotice>> {
+        let source = &notice.source;
+        if !self.shows_source(source) {
+            return None;
+        }
+        if !self.restricts(source) {
+            return Some(Cow::Borrowed(notice));
+        }
+        let error = notice.error.clone().map(|error| self.restrict_error(source, error));
+        Some(Cow::Owned(SourceTransitionNotice::new(
+            source.clone(),
+            notice.transition,
+            notice.at,
+            error,
+            notice.failing_since,
+        )))
     }
 
     /// Whether the principal may know of a finished call. A call to a hidden tool is recorded like one to an unknown name.
@@ -347,7 +405,7 @@ impl Visibility {
     pub fn shows_called_tool(&self, source: Option<&SourceId>, tool: &str) -> bool {
         let Some(source) = source else {
             // The unknown name may be that of a tool that this principal may not know of.
-            return !self.scope.limits_tools() && !self.scope.withholds_by_policy();
+            return !self.leaves_out_tools();
         };
         !self.restricts(source) || (self.shows_source(source) && self.shows_tool_name(source, tool))
     }

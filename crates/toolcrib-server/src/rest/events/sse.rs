@@ -112,10 +112,10 @@ impl EventContent {
                 Some(SseEvent::measurement("discovered", at, Some(outcome.source.to_string()), &outcome))
             }
             EventContent::Transition(notice) => {
+                let notice = visibility.restrict_transition(notice)?;
                 let (name, subject) = (notice.transition.name(), Some(notice.source.to_string()));
-                let event = SseEvent::measurement(name, at, subject, &**notice);
-                let is_visible = visibility.shows_source(&notice.source);
-                is_visible.then(|| SseEvent { kind: format!("source.{name}"), ..event })
+                let event = SseEvent::measurement(name, at, subject, &*notice);
+                Some(SseEvent { kind: format!("source.{name}"), ..event })
             }
             EventContent::Call(call) => {
                 let is_visible = visibility.shows_call(call);
