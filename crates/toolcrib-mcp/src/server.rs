@@ -35,6 +35,7 @@ use std::sync::Arc;
 use ::http::Extensions;
 use futures_util::{future::BoxFuture, stream::BoxStream};
 use serde_json::value::RawValue;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 pub use self::{
@@ -90,9 +91,21 @@ pub struct McpPeer {
     /// Whether the value belongs to one request only: without a session, the server cannot tell whether the next
     /// request comes from the same client.
     pub is_stateless: bool,
-    /// Extensions of the HTTP request that opened the session, or of the one request of a stateless peer: set by the layer
+    /// See [`McpPeer::extensions`].
+    extensions: watch::Sender<Arc<Extensions>>,
+}
+
+impl McpPeer {
+    /// Extensions of the last HTTP request of the session, or of the one request of a stateless peer: set by the layer
     /// above, such as the principal. Empty over a byte stream.
-    pub extensions: Arc<Extensions>,
+    pub fn extensions(&self) -> Arc<Extensions> {
+        self.extensions.borrow().clone()
+    }
+
+    /// Returns a receiver that is notified of each request's extensions.
+    pub fn watch_extensions(&self) -> watch::Receiver<Arc<Extensions>> {
+        self.extensions.subscribe()
+    }
 }
 
 /// Self-description of the service, sent in the handshake.

@@ -119,7 +119,7 @@ impl McpService {
 
     /// Returns the mode that the client requested in its URL, else that of the group at its URL, else the configured one.
     fn effective_mode(&self, peer: &McpPeer) -> ExposeMode {
-        let of_group = || self.endpoint_group(&peer.extensions).and_then(|group| group.definition.mode);
+        let of_group = || self.endpoint_group(&peer.extensions()).and_then(|group| group.definition.mode);
         requested_mode(&peer.query).or_else(of_group).unwrap_or_else(|| self.expose.borrow().mode)
     }
 
@@ -129,8 +129,8 @@ impl McpService {
         self.registry.scope(&reading_principal(extensions)).endpoint_group().cloned()
     }
 
-    /// Returns the catalogue as a client may see it. `extensions` are those of its request, or of the one that opened its
-    /// session.
+    /// Returns the catalogue as a client may see it. `extensions` are those of its request, or of the last one of
+    /// its session.
     fn view(&self, extensions: &Extensions) -> View {
         self.registry.view(&reading_principal(extensions))
     }
@@ -159,7 +159,7 @@ impl McpService {
     async fn handshake(self, peer: Arc<McpPeer>) -> ServiceDescription {
         self.warm_on_handshake(&peer);
         let description = self.describe_catalog(&peer).await;
-        let own = self.endpoint_group(&peer.extensions).and_then(|group| group.definition.instructions.clone());
+        let own = self.endpoint_group(&peer.extensions()).and_then(|group| group.definition.instructions.clone());
         // Those of the group are the administrator's own words and come first.
         let instructions = match (own, description.instructions) {
             (Some(own), Some(others)) => Some(format!("{own}\n\n{others}")),
@@ -170,7 +170,7 @@ impl McpService {
 
     /// Describes the service without the instructions of a group.
     async fn describe_catalog(&self, peer: &McpPeer) -> ServiceDescription {
-        let listings = self.listings(&peer.extensions);
+        let listings = self.listings(&peer.extensions());
         match self.listing_mode(peer, &listings).await {
             ListingMode::Search => ServiceDescription {
                 // The sources are not known yet, so that the list may turn out to be a full one.
@@ -182,14 +182,14 @@ impl McpService {
                 } else {
                     to_raw(&json!({ "tools": { "listChanged": true }, "logging": {} }))
                 },
-                instructions: Some(match self.blocked_sources_note(&reading_principal(&peer.extensions)) {
+                instructions: Some(match self.blocked_sources_note(&reading_principal(&peer.extensions())) {
                     Some(note) => format!("{}\n{note}", listings.summary().await),
                     None => listings.summary().await,
                 }),
             },
             ListingMode::Full => ServiceDescription {
                 capabilities: self.full_capabilities(peer),
-                instructions: instructions::combine(&self.registry.visibility(&reading_principal(&peer.extensions))),
+                instructions: instructions::combine(&self.registry.visibility(&reading_principal(&peer.extensions()))),
             },
         }
     }
@@ -204,7 +204,7 @@ impl McpService {
             "completions": {},
             "logging": {},
         });
-        let extensions = self.registry.sources().extensions_for(&reading_principal(&peer.extensions));
+        let extensions = self.registry.sources().extensions_for(&reading_principal(&peer.extensions()));
         if !extensions.is_empty() {
             capabilities["extensions"] = json!(extensions);
         }
@@ -261,7 +261,7 @@ impl Service for McpService {
     /// The endpoint compares `Mcp-Param-…` headers of HTTP requests with the arguments, for which it needs the schema.
     fn input_schema(&self, peer: &Arc<McpPeer>, tool: &str) -> Option<Box<RawValue>> {
         meta_tools::input_schema(tool).or_else(|| {
-            let view = self.view(&peer.extensions);
+            let view = self.view(&peer.extensions());
             let call_spec = view.find(tool).and_then(|tool| tool.call_spec());
             call_spec.ok().map(|call_spec| (*call_spec.input_schema).to_owned())
         })

@@ -5,8 +5,9 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
+use ::http::Extensions;
 use serde_json::{json, value::RawValue};
-use tokio::time::timeout;
+use tokio::{sync::watch, time::timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
@@ -81,7 +82,12 @@ impl McpPeer {
             capabilities,
             query: query.to_owned(),
             is_stateless: false,
-            extensions: Arc::default(),
+            extensions: watch::Sender::default(),
         }
+    }
+
+    /// Replaces the extensions with those of the latest request.
+    pub(super) fn set_extensions(&self, extensions: Arc<Extensions>) {
+        self.extensions.send_replace(extensions);
     }
 }

@@ -166,7 +166,7 @@ async fn call_service(request: &Arc<Request>, method: &str, uri: &str, cancel: C
         peer: request.peer().clone(),
         cancel,
         client: ClientHandle::new(request.clone()),
-        extensions: request.peer().extensions.clone(),
+        extensions: request.peer().extensions(),
     };
     request.shared().service.handle_request(call).await.is_ok()
 }

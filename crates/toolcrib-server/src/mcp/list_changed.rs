@@ -9,9 +9,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use futures_util::stream::{self, BoxStream, StreamExt};
+use http::Extensions;
 use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::sync::watch;
 use toolcrib::config::Expose;
+use toolcrib::core::fingerprint::Fingerprint;
 use toolcrib::registry::RegistryNotice;
 use toolcrib_mcp::server::{ChangeNotification, McpPeer};
 
@@ -25,6 +27,10 @@ struct ChangeWatcher {
     peer: Arc<McpPeer>,
     notices: broadcast::Receiver<RegistryNotice>,
     expose: watch::Receiver<Arc<Expose>>,
+    /// Extensions of the last request of the client, whose principal may have other rights than the one before.
+    extensions: watch::Receiver<Arc<Extensions>>,
+    /// What the client could see at the last comparison.
+    scope: Fingerprint,
     /// Lists that were current when the client was last notified, for clients that never listed.
     known_lists: KnownLists,
     /// Notifications that the client has not got yet. One change may concern all three lists.
@@ -37,7 +43,10 @@ pub(super) fn change_stream(service: McpService, peer: Arc<McpPeer>) -> BoxStrea
     let notices = service.registry.subscribe();
     let expose = service.expose.subscribe();
     let known_lists = service.clients.last_lists(&peer);
-    let mut watcher = ChangeWatcher { service, peer, notices, expose, known_lists, pending: VecDeque::new() };
+    let extensions = peer.watch_extensions();
+    let scope = service.registry.scope(&reading_principal(&peer.extensions())).key();
+    let pending = VecDeque::new();
+    let mut watcher = ChangeWatcher { service, peer, notices, expose, extensions, scope, known_lists, pending };
     // Changes since the client's last lists count too.
     let initial = stream::once(async move {
         watcher.check_lists().await;
@@ -79,18 +88,27 @@ impl ChangeWatcher {
                     changed.ok()?;
                     self.check_lists().await;
                 }
+                changed = self.extensions.changed() => {
+                    // Does not fail either: this watcher holds the peer.
+                    changed.ok()?;
+                    let principal = reading_principal(&self.extensions.borrow_and_update());
+                    let scope = self.service.registry.scope(&principal).key();
+                    if std::mem::replace(&mut self.scope, scope) != scope {
+                        self.check_lists().await;
+                    }
+                }
             }
         }
     }
 
     /// Compares the current lists with those that the client knows, and queues a notification for each that differs.
     async fn check_lists(&mut self) {
-        let listings = self.service.listings(&self.peer.extensions);
+        let listings = self.service.listings(&self.peer.extensions());
         let mode = self.service.listing_mode(&self.peer, &listings).await;
         let tools = listings.tool_list(mode).await.fingerprint;
         let feature_digest = async |list| {
             let upstream_lists = &self.service.upstream_lists;
-            upstream_lists.list_digest(list, mode, &self.peer.extensions).await
+            upstream_lists.list_digest(list, mode, &self.peer.extensions()).await
         };
         let current = [
             (ClientList::Tools, Ok(tools), ChangeNotification::Tools),
@@ -123,12 +141,12 @@ impl ChangeWatcher {
         if method != "notifications/resources/updated" {
             return None;
         }
-        let listings = self.service.listings(&self.peer.extensions);
+        let listings = self.service.listings(&self.peer.extensions());
         if self.service.listing_mode(&self.peer, &listings).await == ListingMode::Search {
             return None;
         }
         // Rules may have changed since the client subscribed.
-        if !self.service.registry.visibility(&reading_principal(&self.peer.extensions)).shows_source(source) {
+        if !self.service.registry.visibility(&reading_principal(&self.peer.extensions())).shows_source(source) {
             return None;
         }
         let uri = serde_json::from_str::<serde_json::Value>(params?.get()).ok()?;

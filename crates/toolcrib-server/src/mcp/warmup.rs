@@ -32,7 +32,7 @@ impl McpService {
     /// Warms up at `initialize` and `server/discover`.
     pub(super) fn warm_on_handshake(&self, peer: &McpPeer) {
         if self.registry.configuration().warm() == WarmPolicy::Client {
-            self.registry.refresher().refresh_in_background(peer_requester(&peer.extensions, peer));
+            self.registry.refresher().refresh_in_background(peer_requester(&peer.extensions(), peer));
         }
     }
 

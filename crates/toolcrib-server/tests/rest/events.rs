@@ -23,10 +23,15 @@ pub(super) struct ReceivedEvent {
 
 impl EventStreamReader {
     pub(super) async fn open(server: &RestTestServer, path: &str, headers: &str) -> EventStreamReader {
-        let stream = server.start_request("GET", path, headers, b"").await;
-        let mut reader = EventStreamReader(BufReader::new(stream).lines());
+        let mut reader = EventStreamReader::start(server, path, headers).await;
         while reader.next_line().await.is_some_and(|line| line != ": listening") {}
         reader
+    }
+
+    /// Requests a stream without waiting for its beginning.
+    pub(super) async fn start(server: &RestTestServer, path: &str, headers: &str) -> EventStreamReader {
+        let stream = server.start_request("GET", path, headers, b"").await;
+        EventStreamReader(BufReader::new(stream).lines())
     }
 
     /// The next line, or `None` after the end of the stream.

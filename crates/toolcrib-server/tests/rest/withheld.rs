@@ -7,6 +7,7 @@ use toolcrib::config::Config;
 use toolcrib::testkit::ScriptedSource;
 use toolcrib::{Refresh, RegistryOptions};
 
+use super::events::EventStreamReader;
 use super::support::{RestTestServer, start_with};
 use crate::test_server::SourceScripts;
 
@@ -86,4 +87,45 @@ policies: [{{ name: p, match: {{ name: refund }}, verdict: hide }}]\n"
         let body = body.replace("refund-free", "");
         assert!(status == 200 && body.contains("refund") != is_withheld, "{path}: {body}");
     }
+}
+
+/// Regression: notifications followed the principal that had opened the session, whatever its rights were later.
+#[tokio::test]
+async fn change_notifications_follow_the_principal_of_the_last_request() {
+    const GROUPS: &str = "sources: { shop: { command: x } }
+groups: { orders: { select: { name: order } }, refunds: { select: { name: refund } } }
+";
+    let shop = ScriptedSource::new(["order", "refund"]);
+    let server = start(GROUPS, &[("shop", &shop)]).await;
+    let token = json!({ "name": "desk", "role": "agent", "groups": ["orders"] });
+    let created = server.send_as_admin("POST", "/api/tokens", &token).await.expect_json(201);
+    let mut headers = format!(
+        "Authorization: Bearer {}\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n\
+         MCP-Protocol-Version: 2025-06-18\r\n",
+        created["token"].as_str().unwrap()
+    );
+    let initialize = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "test", "version": "0" } } });
+    let opened = server.send("POST", "/mcp?mode=full", &headers, initialize.to_string()).await;
+    headers.push_str(&format!("Mcp-Session-Id: {}\r\n", opened.header("mcp-session-id").unwrap()));
+    let list = async || {
+        let request = json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/list" }).to_string();
+        let listed = server.send("POST", "/mcp?mode=full", &headers, request).await.expect_json(200);
+        listed["result"]["tools"][0]["name"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(list().await, "shop__order");
+
+    let path = format!("/api/tokens/{}", created["id"].as_str().unwrap());
+    server.send_as_admin("PATCH", &path, &json!({ "groups": ["refunds"] })).await.expect_json(200);
+    let mut notifications = EventStreamReader::start(&server, "/mcp?mode=full", &headers).await;
+    let changed = "notifications/tools/list_changed";
+    assert_eq!(notifications.next_event().await.unwrap().data["method"], changed, "another list than the last one");
+    assert_eq!(list().await, "shop__refund");
+    shop.set_tools(["order", "refund"].map(|name| json!({ "name": name, "description": "Changed" })));
+    server.registry.refresh(Refresh { force: true, ..Refresh::default() }).await;
+    assert_eq!(
+        notifications.next_event().await.unwrap().data["method"],
+        changed,
+        "a tool of the new group has changed"
+    );
 }

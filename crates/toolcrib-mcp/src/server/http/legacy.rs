@@ -21,7 +21,7 @@ use crate::{
     era::{Era, LegacyVersion, MODERN_VERSION},
     error::RpcError,
     message::{self, IncomingMessage},
-    server::{McpPeer, envelope, handshake, params::RequestParams},
+    server::{envelope, handshake, params::RequestParams},
 };
 
 impl McpEndpoint {
@@ -35,7 +35,8 @@ impl McpEndpoint {
     ) -> EndpointResult {
         let EndpointInner { shared, sessions } = &*self.inner;
         let peer = handshake::legacy_peer(params, head.uri.query().unwrap_or_default());
-        let peer = Arc::new(McpPeer { extensions: head.extensions.clone(), ..peer });
+        peer.set_extensions(head.extensions.clone());
+        let peer = Arc::new(peer);
         let outcome = handshake::initialize_result(shared, &peer).await;
         let result = outcome.map_err(|error| EndpointError::from_rpc_error(id, error))?;
         // Opened last, so that a service which is not ready leaves no session behind.
@@ -192,6 +193,9 @@ impl McpEndpoint {
         let unknown = || {
             EndpointError::new(StatusCode::NOT_FOUND, "unknown or expired session; begin a new one with `initialize`")
         };
-        self.inner.sessions.find(id, head.extensions.get()).ok_or_else(unknown)
+        let session = self.inner.sessions.find(id, head.extensions.get()).ok_or_else(unknown)?;
+        // The rights of the owner may have changed since the last request, such as the claims in its access token.
+        session.peer.set_extensions(head.extensions.clone());
+        Ok(session)
     }
 }

@@ -45,7 +45,8 @@ impl McpEndpoint {
         let query = head.uri.query().unwrap_or_default();
         let capabilities = params.capabilities.take().unwrap_or_else(empty_object);
         let peer = McpPeer::new(Era::Modern, params.client_name.take(), capabilities, query);
-        let peer = Arc::new(McpPeer { is_stateless: true, extensions: head.extensions.clone(), ..peer });
+        peer.set_extensions(head.extensions.clone());
+        let peer = Arc::new(McpPeer { is_stateless: true, ..peer });
         if method == "tools/call" {
             self.check_arguments(&head.headers, &peer, &params)?;
         }
