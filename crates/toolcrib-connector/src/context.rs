@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use toolcrib_core::Error;
 use toolcrib_core::inventory::Actor;
-use toolcrib_core::principal::Principal;
+use toolcrib_core::principal::{Principal, PrincipalIdentity};
 
 use crate::clock::deadline_after;
 use crate::connector::CallFailure;
@@ -21,6 +21,15 @@ use crate::trace::Trace;
 /// `Registry::client_disconnected`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientId(pub u64);
+
+/// Who may read what is stored of a result.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ResultOwner {
+    /// The connection that called, until it ends.
+    Session(ClientId),
+    /// The principal that called, where there is no such connection.
+    Principal(PrincipalIdentity),
+}
 
 /// Context of a call. The default is a call without a client, with the source's own timeout.
 #[derive(Clone, Default)]
@@ -41,8 +50,8 @@ pub struct CallContext {
     pub consent: bool,
     /// The client connection that calls; `None` for calls by the embedding program.
     pub client: Option<ClientId>,
-    /// The client has no connection that outlives this call: pages of a large result can be read by anyone who knows
-    /// the cursor, and no connection to the source is kept for this client alone.
+    /// The client has no connection that outlives this call: pages of a large result can be read by every client of the
+    /// same principal, and no connection to the source is kept for this client alone.
     pub stateless: bool,
     /// The caller can read resources: large binary content of an API's response is held and linked to, instead of
     /// included in the result.
@@ -134,9 +143,12 @@ pub struct CallDeadline {
 }
 
 impl CallContext {
-    /// Returns the client that may read the pages of a large result; `None` means anyone who knows the cursor.
-    pub fn result_owner(&self) -> Option<ClientId> {
-        self.client.filter(|_| !self.stateless)
+    /// Returns who may read what is stored of the result: the pages of a large one, and binary content.
+    pub fn result_owner(&self) -> ResultOwner {
+        match self.client.filter(|_| !self.stateless) {
+            Some(client) => ResultOwner::Session(client),
+            None => ResultOwner::Principal(self.caller.identity().clone()),
+        }
     }
 }
 

@@ -32,7 +32,7 @@ pub use connector::{
 };
 pub use context::{
     CallContext, CallDeadline, ClientId, EraPreference, InputRelay, NotificationListener, ProgressListener,
-    QuestionError, QuestionHandler, SourceQuestion,
+    QuestionError, QuestionHandler, ResultOwner, SourceQuestion,
 };
 pub use document::run_blocking;
 pub use http_rejection::{HttpRejection, parse_retry_after};

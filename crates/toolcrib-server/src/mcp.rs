@@ -177,7 +177,7 @@ impl McpService {
                 capabilities: if self.effective_mode(peer) == ExposeMode::Auto && self.is_undiscovered() {
                     self.full_capabilities(peer)
                 // Without a list of resources, but results of APIs may link to one.
-                } else if self.registry.sources().can_hold_binaries() {
+                } else if self.registry.sources().can_hold_binaries_for(&reading_principal(&peer.extensions())) {
                     to_raw(&json!({ "tools": { "listChanged": true }, "resources": {}, "logging": {} }))
                 } else {
                     to_raw(&json!({ "tools": { "listChanged": true }, "logging": {} }))

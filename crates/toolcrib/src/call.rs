@@ -51,7 +51,7 @@ use crate::limits::{CallerLimits, LimitScope};
 use crate::monitoring::Monitoring;
 use crate::options::RegistryOptions;
 use crate::refresh::{Refresher, Requester};
-use crate::registry::Registry;
+use crate::registry::{Registry, Visibility};
 use crate::result_pages::{PageShape, PageStore};
 use crate::state::State;
 use crate::store::ErrorSummary;
@@ -70,6 +70,7 @@ pub use requests::McpCapability;
 #[cfg(feature = "mcp")]
 pub(crate) use requests::format_extension;
 pub(crate) use requests::parse_extension;
+pub(crate) use toolcrib_connector::ResultOwner;
 pub use toolcrib_connector::{
     CallContext, CallDeadline, CallOutput, CallRequest, ClientId, EraPreference, InputRelay, NotificationListener,
     ProgressListener, QuestionError, QuestionHandler, ResultPage, ResultPaging, SourceQuestion,
@@ -104,10 +105,10 @@ enum CallOrigin {
 }
 
 impl Registry {
-    /// Returns a page of a large result. Does not call the tool again. Fails with `TOOL_INVALID_INPUT` if the cursor is
-    /// unknown, expired, or belongs to another client.
-    pub fn result_page(&self, client: Option<ClientId>, cursor: &str) -> Result<CallOutput> {
-        self.dispatcher.result_pages.read_page(client, cursor)
+    /// Returns a page of a large result. Does not call the tool again. The client and the caller are those of the context.
+    /// Fails with `TOOL_INVALID_INPUT` if the cursor is unknown, expired, or belongs to another client or caller.
+    pub fn result_page(&self, cursor: &str, context: &CallContext) -> Result<CallOutput> {
+        self.dispatcher.result_pages.read_page(&context.result_owner(), cursor)
     }
 
     /// Returns binary content that a result links to (`CallContext::hold_binaries`). The client and the caller are those
@@ -358,12 +359,11 @@ impl Dispatcher {
         trace: Option<&Trace>,
     ) -> Result<()> {
         let requester = Requester { actor: context.actor.clone(), trace: trace.cloned() };
-        // No source is contacted for a principal that sees none of its tools.
-        let scope = self.state.snapshot().scope(&context.caller);
-        let id = self.source_for_tool_name(name)?.filter(|id| scope.may_include_source(id.as_str()));
-        let Some(id) = id else {
+        // No source is contacted for a caller that may not know of it, and none is named.
+        let visibility = Visibility::new(self.state.snapshot(), &context.caller);
+        let Some(id) = self.source_for_tool_name(name)?.filter(|id| visibility.shows_source(id)) else {
             if self.options.revalidate {
-                // A bare name may belong to a source that is not discovered yet: a later call may find it.
+                // The tool may be one of a source that is not discovered yet: a later call may find it.
                 self.refresher.refresh_in_background(requester);
             }
             return Ok(());
@@ -443,7 +443,7 @@ impl ToolCaller for Dispatcher {
     }
 
     fn is_restricted(&self, caller: &Principal) -> bool {
-        self.state.snapshot().scope(caller).has_rules()
+        Visibility::new(self.state.snapshot(), &caller.narrowed(ViewNarrowing::default())).leaves_out_tools()
     }
 
     async fn call_tool(self: Arc<Self>, request: CallRequest<'_>, context: &CallContext) -> Result<CallOutput> {

@@ -19,11 +19,10 @@ use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 use tokio::time::Instant;
 use toolcrib_core::json::RawFields;
-use toolcrib_core::principal::PrincipalIdentity;
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::{Code, Error, Result};
 
-use crate::call::{CallContext, ClientId};
+use crate::call::{CallContext, ClientId, ResultOwner};
 use crate::connector::ToolResult;
 use crate::node::{HandleOrigin, NodeId};
 
@@ -55,16 +54,9 @@ struct HoldLimits {
 
 #[derive(Debug)]
 struct StoredBinary {
-    owner: BinaryOwner,
+    owner: ResultOwner,
     binary: HeldBinary,
     expires_at: Instant,
-}
-
-/// Client that may read a binary.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum BinaryOwner {
-    Session(ClientId),
-    Principal(PrincipalIdentity),
 }
 
 /// Binary content that a result links to.
@@ -134,7 +126,7 @@ impl BinaryStore {
             "size": size,
         });
         self.insert(StoredBinary {
-            owner: BinaryOwner::new(context),
+            owner: context.result_owner(),
             binary: HeldBinary { uri, media_type, base64: base64.into() },
             expires_at: Instant::now() + BINARY_LIFETIME,
         });
@@ -154,7 +146,7 @@ impl BinaryStore {
     /// Returns the binary of a URI, if the client may read it. Unknown, expired and foreign ones get the same error, so
     /// that it reveals nothing.
     pub(crate) fn read(&self, uri: &str, context: &CallContext) -> Result<HeldBinary> {
-        let owner = BinaryOwner::new(context);
+        let owner = context.result_owner();
         let binaries = self.binaries.lock();
         let now = Instant::now();
         let mut readable = binaries.iter().filter(|stored| stored.owner == owner && stored.expires_at > now);
@@ -176,20 +168,11 @@ impl BinaryStore {
 
     /// Removes the binaries of a client that has disconnected.
     pub(crate) fn remove_client(&self, client: ClientId) {
-        self.binaries.lock().retain(|stored| stored.owner != BinaryOwner::Session(client));
+        self.binaries.lock().retain(|stored| stored.owner != ResultOwner::Session(client));
     }
 
     pub(crate) fn remove_expired(&self) {
         self.binaries.lock().retain(|stored| stored.expires_at > Instant::now());
-    }
-}
-
-impl BinaryOwner {
-    fn new(context: &CallContext) -> BinaryOwner {
-        match context.result_owner() {
-            Some(client) => BinaryOwner::Session(client),
-            None => BinaryOwner::Principal(context.caller.identity().clone()),
-        }
     }
 }
 
@@ -241,7 +224,7 @@ impl std::fmt::Debug for HeldBinary {
 #[cfg(test)]
 mod tests {
     use serde_json::Value;
-    use toolcrib_core::principal::Principal;
+    use toolcrib_core::principal::{Principal, PrincipalIdentity};
 
     use super::*;
 

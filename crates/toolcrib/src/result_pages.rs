@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::{Code, Error, Result, SourceId};
 
-use crate::call::{CallOutput, ClientId, ResultPage};
+use crate::call::{CallOutput, ClientId, ResultOwner, ResultPage};
 use crate::connector::ToolResult;
 use crate::node::{HandleOrigin, NODE_ID_LEN, NodeId};
 
@@ -52,10 +52,9 @@ pub(crate) struct PageStore {
 /// One result with its pages.
 #[derive(Debug)]
 struct StoredResult {
-    /// Random, because any caller that knows it may read a result without owner.
+    /// Random, because all clients of a principal may have the same owner.
     id: String,
-    /// Client that may read the pages; `None` for callers without a session.
-    owner: Option<ClientId>,
+    owner: ResultOwner,
     source: SourceId,
     pages: Vec<ToolResult>,
     total_bytes: u64,
@@ -71,7 +70,7 @@ impl PageStore {
     pub(crate) fn store(
         &self,
         source: SourceId,
-        owner: Option<ClientId>,
+        owner: ResultOwner,
         result: ToolResult,
         limit: u64,
         shape: PageShape,
@@ -113,13 +112,12 @@ impl PageStore {
         }
     }
 
-    /// Returns the page of a cursor, if the client may read it. Unknown, expired and foreign cursors get the same
+    /// Returns the page of a cursor, if the reader owns the result. Unknown, expired and foreign cursors get the same
     /// error, so that it reveals nothing; the pages of another process are lost here.
-    pub(crate) fn read_page(&self, client: Option<ClientId>, cursor: &str) -> Result<CallOutput> {
+    pub(crate) fn read_page(&self, reader: &ResultOwner, cursor: &str) -> Result<CallOutput> {
         let results = self.results.lock();
         let page = cursor.rsplit_once('-').and_then(|(id, number)| {
-            let may_read = |stored: &&StoredResult| stored.owner.is_none() || stored.owner == client;
-            let stored = results.iter().find(|stored| stored.id == id).filter(may_read)?;
+            let stored = results.iter().find(|stored| stored.id == id).filter(|stored| stored.owner == *reader)?;
             (stored.expires_at > Instant::now()).then(|| stored.output_page(number.parse().ok()?))?
         });
         page.ok_or_else(|| {
@@ -138,7 +136,7 @@ impl PageStore {
 
     /// Removes the results of a client that has disconnected.
     pub(crate) fn remove_client(&self, client: ClientId) {
-        self.results.lock().retain(|stored| stored.owner != Some(client));
+        self.results.lock().retain(|stored| stored.owner != ResultOwner::Session(client));
     }
 
     /// Removes expired results.
@@ -187,23 +185,24 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let _entered = runtime.enter();
         let results = PageStore { max_bytes: 20_000, ..PageStore::new(NodeId::random(&[0; 32])) };
+        let owner = ResultOwner::Session(ClientId(1));
         let hold = |bytes: usize| {
             let result = json!({ "content": [{ "type": "text", "text": "x".repeat(bytes) }] });
             let result = ToolResult::parse(to_raw_value(&result).unwrap()).unwrap();
             results
-                .store(SourceId::parse("s").unwrap(), None, result, 2_000, PageShape::Free)
+                .store(SourceId::parse("s").unwrap(), owner.clone(), result, 2_000, PageShape::Free)
                 .map(|output| output.page.unwrap().next.unwrap())
         };
         let cursors: Vec<String> = (0..5).map(|_| hold(5_000).unwrap()).collect();
-        let readable: Vec<bool> = cursors.iter().map(|cursor| results.read_page(None, cursor).is_ok()).collect();
+        let readable: Vec<bool> = cursors.iter().map(|cursor| results.read_page(&owner, cursor).is_ok()).collect();
         assert_eq!(readable, [false, false, true, true, true]);
         assert!(cursors.iter().all(|cursor| is_cursor(cursor) && cursor.starts_with(results.node.as_str())));
         assert!(!is_cursor(&cursors[0][1..]) && !is_cursor("page-7-2") && !is_cursor(""));
         let restarted = PageStore::new(NodeId::random(&[0; 32]));
-        let lost = restarted.read_page(None, &cursors[4]).unwrap_err();
+        let lost = restarted.read_page(&owner, &cursors[4]).unwrap_err();
         assert_eq!((lost.code, lost.is_retryable()), (Code::ToolUnavailable, true), "{}", lost.message);
         let other_store = PageStore::new(NodeId::random(&[1; 32]));
-        assert_eq!(other_store.read_page(None, &cursors[4]).unwrap_err().code, Code::ToolInvalidInput);
+        assert_eq!(other_store.read_page(&owner, &cursors[4]).unwrap_err().code, Code::ToolInvalidInput);
         let error = hold(30_000).unwrap_err();
         assert_eq!((error.code, results.results.lock().len()), (Code::ToolExecutionFailed, 3), "{}", error.message);
     }

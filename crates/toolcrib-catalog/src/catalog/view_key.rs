@@ -41,6 +41,8 @@ impl CatalogSource {
     fn details_digest(&self) -> Fingerprint {
         *self.details_digest.get_or_init(|| {
             let mut text = self.details_text();
+            // In a restricted view, the verdicts of the visible tools are part of their digests.
+            push(&mut text, format_args!("\0{:?}", self.options.verdicts));
             for tool in &self.segment.packed().tools {
                 push_details(&mut text, self.tool_state(&tool.name));
             }
@@ -48,12 +50,12 @@ impl CatalogSource {
         })
     }
 
-    /// Options that affect the details of tools, their policy and the search, without those in the list digest.
+    /// Options that affect the details of tools and the search, without those in the list digest.
     fn details_text(&self) -> String {
         let about = &self.segment.packed().about;
         let revision = self.segment.revision();
-        let SourceOptions { kind, title, verdicts, internal, .. } = &self.options;
-        format!("{kind}\0{title:?}\0{about:?}\0{verdicts:?}\0{internal:?}\0{revision}")
+        let SourceOptions { kind, title, internal, .. } = &self.options;
+        format!("{kind}\0{title:?}\0{about:?}\0{internal:?}\0{revision}")
     }
 }
 

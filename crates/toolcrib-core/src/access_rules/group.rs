@@ -148,18 +148,9 @@ impl Group {
         self.select.iter().map(|selector| selector.matches(tool)).max().unwrap_or(Match::No)
     }
 
-    /// Whether tools of a source may belong to the group, as far as its id tells.
-    pub(super) fn may_match_source(&self, source: &str) -> bool {
-        let is_named = |name: &String| match parse_tool_name(name) {
-            Ok(ParsedToolName::Qualified { source: named, .. }) => {
-                SourceId::from_name(named).is_ok_and(|id| id.as_str() == source)
-            }
-            // The bare name of a built-in tool.
-            Ok(ParsedToolName::Bare(_)) => true,
-            Err(_) => false,
-        };
-        let selects = |selector: &Selector| selector.source.as_ref().is_none_or(|pattern| pattern.matches(source));
-        self.select.iter().any(selects) || self.tools.iter().any(is_named)
+    /// Whether every tool that a source may have belongs to the group.
+    pub(super) fn covers_source(&self, source: &str) -> bool {
+        self.exclude.is_empty() && self.select.iter().any(|selector| selector.covers_source(source))
     }
 }
 
@@ -176,6 +167,14 @@ impl Selector {
             None if self.has_details() => Match::Unknown,
             None => Match::Yes,
         }
+    }
+
+    /// Whether all conditions hold for every tool that a source may have.
+    pub(super) fn covers_source(&self, source: &str) -> bool {
+        let is_any = |name: &Pattern| name.as_str() == "*" || name.as_str() == format!("{source}__*");
+        self.source.as_ref().is_none_or(|pattern| pattern.matches(source))
+            && self.name.as_ref().is_none_or(is_any)
+            && !self.has_details()
     }
 
     fn matches_details(&self, tool: &ToolDetails<'_>) -> bool {

@@ -217,11 +217,10 @@ impl AccessScope {
         self.groups.as_ref().is_none_or(|groups| groups.iter().any(|known| known.name == group.name))
     }
 
-    /// Whether tools of a source may be visible, as far as its id tells.
-    pub fn may_include_source(&self, source: &str) -> bool {
-        let may_match = |group: &Arc<Defined<Group>>| group.definition.may_match_source(source);
-        self.groups.as_ref().is_none_or(|groups| groups.iter().any(may_match))
-            && self.endpoint_group.as_ref().is_none_or(may_match)
+    /// Whether a policy denies or hides every tool of a source, whatever the source offers.
+    pub fn withholds_source(&self, source: &str) -> bool {
+        let withholds = |policy: &ScopePolicy| policy.verdict() >= Verdict::Deny && policy.covers_source(source);
+        self.audience == Audience::Agents && self.policies.iter().any(withholds)
     }
 
     /// Whether tools may be left out because of their verdict, which the audience does not see.
@@ -275,6 +274,15 @@ impl ScopePolicy {
     /// Verdict on the tools that match.
     pub fn verdict(&self) -> Verdict {
         self.policy.definition.verdict
+    }
+
+    /// Whether the policy is about every tool that a source may have.
+    fn covers_source(&self, source: &str) -> bool {
+        let group_covers = match self.group.as_ref().map(Option::as_ref) {
+            Some(Some(group)) => group.definition.covers_source(source),
+            Some(None) | None => true,
+        };
+        group_covers && self.policy.definition.matches.selector.covers_source(source)
     }
 
     /// Whether the policy is about a tool. It is in case of doubt: if only names of the tool are known, or if the group

@@ -98,17 +98,14 @@ pub(super) async fn call_tool(
     })
     .await?;
     let view = app.registry.tool_for(&client.principal, &name)?;
+    // As for REST: only an administrator may consent.
+    let may_consent = PageContext { app: &app, client: &client }.is_allowed(Permission::Manage);
+    let consent = form_data.get("consent").is_some() && may_consent;
+    let context = CallContext { caller: client.caller(), consent, stateless: true, ..CallContext::default() };
     let result = match (form_data.get(result::PAGE_FIELD_NAME), arguments) {
         // A further page of a large result; nothing is called.
-        (Some(cursor), _) => app.registry.result_page(None, cursor),
-        (None, Ok(arguments)) => {
-            let context = PageContext { app: &app, client: &client };
-            // As for REST: only an administrator may consent.
-            let consent = form_data.get("consent").is_some() && context.is_allowed(Permission::Manage);
-            let caller = client.caller();
-            let context = CallContext { caller, consent, stateless: true, ..CallContext::default() };
-            app.registry.call(view.name.as_str(), arguments).context(context).await
-        }
+        (Some(cursor), _) => app.registry.result_page(cursor, &context),
+        (None, Ok(arguments)) => app.registry.call(view.name.as_str(), arguments).context(context).await,
         (None, Err(error)) => Err(error),
     };
     // Read again, because the call changed the counters.

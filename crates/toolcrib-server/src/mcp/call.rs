@@ -11,8 +11,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use toolcrib::call::{
-    ClientId, InputRelay, NotificationListener, ProgressListener, QuestionError, QuestionHandler, ResultPaging,
-    SourceQuestion,
+    InputRelay, NotificationListener, ProgressListener, QuestionError, QuestionHandler, ResultPaging, SourceQuestion,
 };
 use toolcrib::catalog::outline;
 use toolcrib::core::json::{Exact, describe_error, parse_exact, plain_text};
@@ -105,7 +104,7 @@ impl McpService {
             Err(error) => return invalid_arguments(CALL_TOOL, &describe_error(&error)),
         };
         let output = match (forwarded.page, forwarded.name) {
-            (Some(page), _) => self.registry.result_page(Some(ClientId(request.peer.id)), &page),
+            (Some(page), _) => self.registry.result_page(&page, &client_context(request)),
             (None, Some(name)) if meta_tools::input_schema(&name).is_some() => {
                 return invalid_arguments(CALL_TOOL, &format!("call `{name}` directly, not through `{CALL_TOOL}`"));
             }
@@ -139,7 +138,7 @@ impl McpService {
         let name = resolved.as_ref().map_or(name, ToolName::as_str);
         // In full mode there is no `call_tool`: further pages are read by calling the same tool with a cursor.
         let cursor = arguments["page"].as_str().filter(|page| toolcrib::call::is_result_cursor(page));
-        let mut page = cursor.map(|cursor| self.registry.result_page(Some(ClientId(request.peer.id)), cursor));
+        let mut page = cursor.map(|cursor| self.registry.result_page(cursor, &client_context(request)));
         // A cursor of this store cannot be one of a source, see below.
         let is_local = |cursor: &str| self.registry.node().classify(cursor) != HandleOrigin::Unknown;
         if let Some(page) = page.take_if(|page| page.is_ok() || cursor.is_some_and(is_local)) {

@@ -144,7 +144,7 @@ impl ContentScope {
     /// removed.
     pub(super) fn for_list(view: &View, source: Option<&SourceId>) -> ContentScope {
         match source {
-            Some(source) if view.source(source).is_none() => ContentScope::Registry,
+            Some(source) if view.listed_count(source) == 0 => ContentScope::Registry,
             Some(_) | None => ContentScope::View,
         }
     }

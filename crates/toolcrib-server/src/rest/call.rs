@@ -90,10 +90,10 @@ async fn call_tool(
     JsonBody(body): JsonBody<CallToolBody>,
 ) -> ApiResult {
     let registry = request.app.registry.clone();
-    if let Some(cursor) = &body.page {
-        return ok_json(&registry.result_page(None, cursor)?);
-    }
     let context = CallContext { trace: request.trace, ..call_context(&body, &request.client)? };
+    if let Some(cursor) = &body.page {
+        return ok_json(&registry.result_page(cursor, &context)?);
+    }
     // hyper drops this handler when the client disconnects. The call runs in a task of its own, so that it is cancelled by
     // the token and not by being dropped, and the connector can cancel it at the source.
     let _cancel_guard = context.cancel.clone().drop_guard();
@@ -123,7 +123,7 @@ fn call_context(body: &CallToolBody, client: &AuthenticatedClient) -> Result<Cal
         actor: Some(client.actor()),
         deadline: timeout.transpose()?.map(|timeout| CallDeadline::after(timeout.min(MAX_CALL_TIMEOUT))),
         consent: body.yes,
-        // Clients of REST have no session, so a page of a result belongs to the holder of its cursor.
+        // Clients of REST have no session, so the pages of a result belong to their principal.
         stateless: true,
         ..CallContext::default()
     })

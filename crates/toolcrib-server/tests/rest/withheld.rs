@@ -129,3 +129,74 @@ groups: { orders: { select: { name: order } }, refunds: { select: { name: refund
         "a tool of the new group has changed"
     );
 }
+
+const HIDDEN_BY_GROUP: &str =
+    "groups: { desk: { select: { name: order } } }\naccess: [{ name: all, groups: [desk] }]\n";
+const HIDDEN_BY_POLICY: &str = "policies: [{ name: p, match: { source: slow }, verdict: deny }]\n";
+
+/// Regression: a source that the caller may not know of was started, waited for and named.
+#[tokio::test]
+async fn a_call_neither_starts_nor_names_a_source_that_its_caller_may_not_know_of() {
+    for (tools, rules) in [("{ '*': hide }", ""), ("{}", HIDDEN_BY_GROUP), ("{}", HIDDEN_BY_POLICY)] {
+        let sources = format!("sources: {{ slow: {{ command: x, tools: {tools} }} }}\n{rules}");
+        let slow = ScriptedSource::new(["order"]);
+        slow.pause();
+        let config = Config::read(&sources, "toolcrib.yaml", Path::new("/")).unwrap();
+        // Without discoveries in the background, which any unknown name starts.
+        let options = RegistryOptions { revalidate: false, ..RegistryOptions::default() };
+        let server = start_with(config, options, &[("slow", &slow)]).await;
+        let call = async |source: &str| {
+            let (status, body) = server.ask("POST", &format!("/api/tools/{source}__x/call")).await;
+            (status, body.replace(source, "SOURCE"))
+        };
+        assert_eq!(call("slow").await, call("slox").await, "{rules}");
+        assert_eq!((call("slow").await.0, slow.discoveries()), (404, 0), "{rules}");
+        // A policy on all tools of a source hides it, like a rule of its own.
+        for path in ["/api/sources", "/api/stats", "/api/history?after=0", "/sources"] {
+            let (status, body) = server.ask("GET", path).await;
+            assert!(status == 200 && !body.contains("slow"), "{path}: {body}");
+        }
+        assert_eq!(server.ask("GET", "/api/sources/slow").await.0, 404);
+        slow.resume();
+    }
+}
+
+/// Regression: the unknown name of a call was shown where only rules of a source hide tools.
+#[tokio::test]
+async fn calls_of_hidden_tools_are_not_shown() {
+    let shop = ScriptedSource::new(["order", "refund"]);
+    let server = start("sources: { shop: { command: x, tools: { refund: hide } } }", &[("shop", &shop)]).await;
+    let mut events = EventStreamReader::open(&server, "/api/events", "").await;
+    assert_eq!(server.ask("POST", "/api/tools/shop__refund/call").await.0, 404);
+    assert_eq!(server.ask("POST", "/api/tools/shop__order/call").await.0, 200);
+    assert_eq!(events.next_named("call").await.data["tool"], "shop__order");
+    let (_, activity) = server.ask("GET", "/activity").await;
+    assert!(activity.contains("shop__order") && !activity.contains("refund"), "{activity}");
+}
+
+/// Regression: the empty list of a source without tools was cached for everyone with the same tools.
+#[tokio::test]
+async fn an_empty_list_is_not_cached_for_readers_that_may_not_know_of_its_source() {
+    const RULES: &str = "sources: { shop: { command: x }, empty: { command: x, tools: { '*': hide } } }";
+    let (shop, empty) = (ScriptedSource::new(["order"]), ScriptedSource::new([""; 0]));
+    let server = start(RULES, &[("shop", &shop), ("empty", &empty)]).await;
+    for path in ["/api/tools?source=empty", "/api/search?q=order&source=empty"] {
+        assert_eq!(server.ask("GET", path).await.0, 404, "{path}");
+        assert_eq!(server.send_as_admin("GET", path, &Value::Null).await.status, 200, "{path}");
+        assert_eq!(server.ask("GET", path).await.0, 404, "{path}");
+    }
+}
+
+/// Regression: agents did not see that a built-in tool has the name of one of a source.
+#[tokio::test]
+async fn a_tool_that_a_builtin_one_shadows_is_told_to_agents() {
+    const SOURCES: &str = "sources: { git: { command: x, tools: { greet: VERDICT } }, core: { builtin: [calculate] } }";
+    let git = ScriptedSource::new(["push", "calculate"]);
+    for (verdict, expected) in [("ask", json!(["calculate"])), ("hide", json!([]))] {
+        let yaml = SOURCES.replace("greet", "calculate").replace("VERDICT", verdict);
+        let server = start(&yaml, &[("git", &git)]).await;
+        let source = server.get("/api/sources/git").await.expect_json(200);
+        let names: Vec<&Value> = source["set_aside"].as_array().unwrap().iter().map(|tool| &tool["name"]).collect();
+        assert_eq!(json!(names), expected, "{verdict}");
+    }
+}

@@ -41,8 +41,11 @@ pub(crate) fn find_tool<'v>(
         Err(error) if error.code == Code::ToolNotImplemented => Err(unknown()),
         // A bare name of several tools: those that are denied do not count, and are not named as candidates.
         Err(error) if error.code == Code::ToolInvalidInput => {
-            let visible = snapshot.view(&as_agent(caller)).find(name).map(|tool| tool.name().clone())?;
-            view.find_included(visible.as_str())
+            match snapshot.view(&as_agent(caller)).find(name).map(|tool| tool.name().clone()) {
+                Ok(visible) => view.find_included(visible.as_str()),
+                Err(error) if error.code == Code::ToolNotImplemented => Err(unknown()),
+                Err(error) => Err(error),
+            }
         }
         found => found,
     }

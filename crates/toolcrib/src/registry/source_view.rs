@@ -266,13 +266,15 @@ impl Sources<'_> {
         trusted.filter(has_capability).filter(|id| visibility.shows_source(id)).cloned().collect()
     }
 
-    /// Whether an enabled source is an API, whose results may link to held binaries.
-    pub fn can_hold_binaries(&self) -> bool {
-        let snapshot = self.registry.state.snapshot();
-        snapshot.enabled_sources().any(|(id, _)| {
+    /// Whether an enabled source that the principal may know of is an API, whose results may link to held binaries.
+    pub fn can_hold_binaries_for(&self, principal: &Principal) -> bool {
+        let visibility = self.registry.visibility(principal);
+        let snapshot = visibility.snapshot();
+        let is_api = |id: &SourceId| {
             let source = snapshot.effective_sources.get(id);
             source.is_some_and(|source| matches!(source.kind, SourceKind::OpenApi(_)))
-        })
+        };
+        snapshot.enabled_sources().any(|(id, _)| is_api(id) && visibility.shows_source(id))
     }
 
     /// Returns the extensions of MCP that enabled sources announced at their last discovery, with their settings, without

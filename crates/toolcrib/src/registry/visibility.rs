@@ -100,7 +100,11 @@ impl Visibility {
         let is_listed =
             |catalog_source: &&Arc<CatalogSource>| catalog_source.segment.position_of_original(original_name).is_some();
         if catalog_source.filter(is_listed).is_some() {
-            return self.view.included_tool(source, original_name).map(|tool| tool.verdict());
+            let included = self.view.included_tool(source, original_name);
+            // Without limits, only a tool that a built-in one shadows is not included.
+            if included.is_some() || self.scope.limits_tools() {
+                return included.map(|tool| tool.verdict());
+            }
         }
         let source_verdict = self.unlisted_verdict(source, original_name);
         if !self.scope.has_rules() {
@@ -169,7 +173,8 @@ impl Visibility {
                 return false;
             }
             let source = self.snapshot.effective_sources.get(id);
-            return source.is_none_or(|source| !source.settings.tools.exclude_everything());
+            return source.is_none_or(|source| !source.settings.tools.exclude_everything())
+                && !self.scope.withholds_source(id.as_str());
         }
         known.any(|name| self.shows_tool(id, name))
     }

@@ -4,10 +4,10 @@ use std::io::{BufRead, BufReader};
 
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
-use toolcrib::ResultPaging;
 use toolcrib::core::manifest::{Manifest, PackedManifest, ToolLimits};
 use toolcrib::core::tool::{Tool, ToolNote};
 use toolcrib::testkit::ScriptedSource;
+use toolcrib::{CallContext, ResultPaging};
 use toolcrib_testkit::programs;
 
 use crate::support::{agent, call, config, force_refresh, id, list_tools, open, open_yaml, output_text, wait_until};
@@ -45,7 +45,7 @@ async fn a_large_result_is_cleaned_on_every_page() {
         assert!(!output.content().contains('\u{202e}') && !output.content().contains("\\u202e"));
         read += output_text(&output).matches('x').count();
         let Some(next) = output.page.as_ref().and_then(|page| page.next.clone()) else { break };
-        output = fixture.result_page(None, &next).unwrap();
+        output = fixture.result_page(&next, &CallContext { caller: agent(), ..CallContext::default() }).unwrap();
     }
     assert_eq!(read, 300_000);
 }

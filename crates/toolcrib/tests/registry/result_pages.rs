@@ -1,10 +1,12 @@
-//! Large results: stored for a limited time and read page by page, by the calling client only.
+//! Large results: stored for a limited time and read page by page, by the client or principal that called.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use toolcrib::core::access::Role;
+use toolcrib::core::principal::PrincipalIdentity;
 use toolcrib::testkit::ScriptedSource;
-use toolcrib::{CallContext, CallOutput, ClientId, Code, Registry, ResultPaging};
+use toolcrib::{CallContext, CallOutput, ClientId, Code, Principal, Registry, Result, ResultPaging};
 
 use crate::support::{TestRegistry, agent, call, open_yaml};
 
@@ -20,6 +22,12 @@ async fn open_limited() -> TestRegistry {
 async fn call_say(registry: &Registry, client: Option<u64>, result: Value) -> CallOutput {
     let options = CallContext { client: client.map(ClientId), ..CallContext::default() };
     registry.call("git__say", json!({ "result": result })).context(options).caller(agent()).await.unwrap()
+}
+
+/// Reads a page as the same principal, from a connection with this number.
+fn read_page(registry: &Registry, client: Option<u64>, cursor: &str) -> Result<CallOutput> {
+    let context = CallContext { client: client.map(ClientId), caller: agent(), ..CallContext::default() };
+    registry.result_page(cursor, &context)
 }
 
 fn long_result() -> Value {
@@ -56,7 +64,7 @@ async fn all_pages_of_a_large_result_come_from_one_call() {
         assert!(output.raw.get().len() <= RESULT_LIMIT, "{}", output.raw.get().len());
         read.push_str(content_blocks(&output)[0]["text"].as_str().unwrap());
         match page.next {
-            Some(next) => output = fixture.result_page(Some(ClientId(1)), &next).unwrap(),
+            Some(next) => output = read_page(&fixture, Some(1), &next).unwrap(),
             None => break,
         }
     }
@@ -84,25 +92,27 @@ async fn a_call_for_the_full_result_is_not_paged() {
 async fn a_page_belongs_to_the_client_that_called() {
     let fixture = open_limited().await;
     let cursor = next_cursor(&call_say(&fixture, Some(1), long_result()).await);
-    for other in [None, Some(ClientId(2))] {
-        let error = fixture.result_page(other, &cursor).unwrap_err();
+    for other in [None, Some(2)] {
+        let error = read_page(&fixture, other, &cursor).unwrap_err();
         assert_eq!(error.code, Code::ToolInvalidInput);
         assert!(error.message.contains("call the tool again"), "{}", error.message);
     }
-    assert!(fixture.result_page(Some(ClientId(1)), &cursor).is_ok());
+    assert!(read_page(&fixture, Some(1), &cursor).is_ok());
     fixture.client_disconnected(ClientId(2));
-    assert!(fixture.result_page(Some(ClientId(1)), &cursor).is_ok(), "it may be read again");
+    assert!(read_page(&fixture, Some(1), &cursor).is_ok(), "it may be read again");
     fixture.client_disconnected(ClientId(1));
-    assert!(fixture.result_page(Some(ClientId(1)), &cursor).is_err());
+    assert!(read_page(&fixture, Some(1), &cursor).is_err());
 
     let options = CallContext { client: Some(ClientId(3)), stateless: true, ..CallContext::default() };
     let output =
         fixture.call("git__say", json!({"result": long_result()})).context(options).caller(agent()).await.unwrap();
     fixture.client_disconnected(ClientId(3));
-    assert!(
-        fixture.result_page(Some(ClientId(4)), &next_cursor(&output)).is_ok(),
-        "a stateless client is identified by its cursor only"
-    );
+    let cursor = next_cursor(&output);
+    assert!(read_page(&fixture, Some(4), &cursor).is_err(), "another session");
+    assert!(read_page(&fixture, None, &cursor).is_ok(), "without a session, a page belongs to the principal");
+    let identity = PrincipalIdentity::Token { id: "0123".into() };
+    let other = CallContext { caller: Principal::new(identity, "other", Role::Admin), ..CallContext::default() };
+    assert_eq!(fixture.result_page(&cursor, &other).unwrap_err().code, Code::ToolInvalidInput);
 }
 
 #[tokio::test(start_paused = true)]
@@ -110,16 +120,16 @@ async fn stored_results_expire_and_are_bounded() {
     let fixture = open_limited().await;
     let first = next_cursor(&call_say(&fixture, None, long_result()).await);
     tokio::time::sleep(Duration::from_secs(599)).await;
-    assert!(fixture.result_page(None, &first).is_ok());
+    assert!(read_page(&fixture, None, &first).is_ok());
     tokio::time::sleep(Duration::from_secs(2)).await;
-    assert!(fixture.result_page(None, &first).is_err());
+    assert!(read_page(&fixture, None, &first).is_err());
 
     let oldest = next_cursor(&call_say(&fixture, None, long_result()).await);
     let second = next_cursor(&call_say(&fixture, None, long_result()).await);
     for _ in 0..255 {
         call_say(&fixture, None, long_result()).await;
     }
-    assert!(fixture.result_page(None, &oldest).is_err() && fixture.result_page(None, &second).is_ok());
+    assert!(read_page(&fixture, None, &oldest).is_err() && read_page(&fixture, None, &second).is_ok());
 }
 
 #[tokio::test(start_paused = true)]
@@ -128,7 +138,7 @@ async fn an_invalid_cursor_is_an_error() {
     let cursor = next_cursor(&call_say(&fixture, None, long_result()).await);
     let id = cursor.rsplit_once('-').unwrap().0;
     for wrong in ["", "-", "x", "-1", "\u{1b}[31m", &"9".repeat(10_000), id, &format!("{id}-0"), &format!("{id}-99")] {
-        let error = fixture.result_page(None, wrong).unwrap_err();
+        let error = read_page(&fixture, None, wrong).unwrap_err();
         assert_eq!(error.code, Code::ToolInvalidInput, "{wrong}");
         assert!(error.message.len() < 300 && !error.message.contains('\u{1b}'), "{}", error.message);
     }

@@ -30,13 +30,14 @@ async fn a_step_cannot_call_a_denied_tool() {
             Code::Forbidden,
             "`shop__placeOrder` needs consent before each call (rule `placeOrder: ask`); `toolcrib call --yes` gives it",
         ),
-        ("hide", Code::ToolExecutionFailed, "no tool named `shop__placeOrder`"),
+        ("hide", Code::Forbidden, "it needs a tool that is not available to this caller"),
     ] {
         let registry = open_shop_with_workflow(&server, &workflow, json!({ "tools": { "placeOrder": verdict } })).await;
         let error = run_buy(&registry).await.unwrap_err();
         assert_eq!(error.code, code, "{error}");
         assert!(error.message.contains("step `order`") && error.message.contains(expected), "{error}");
         assert_eq!(error.details.unwrap()["step"], "order");
+        assert!(verdict != "hide" || !error.message.contains("placeOrder"), "{}", error.message);
     }
     assert_eq!(server.request_lines(), ["GET /products?category=light"; 3]);
 }
