@@ -41,6 +41,7 @@ mod rest {
     mod calls;
     mod connections;
     mod events;
+    mod every_byte;
     mod history;
     mod invalid_input;
     mod openapi;

@@ -63,7 +63,7 @@ impl ScopedServer {
 }
 
 /// Returns the paths of all operations with a method, from the OpenAPI document, with values for their parameters.
-async fn operation_paths(server: &RestTestServer, method: &str, source: &str, tool: &str) -> Vec<String> {
+pub(super) async fn operation_paths(server: &RestTestServer, method: &str, source: &str, tool: &str) -> Vec<String> {
     let document = server.get("/api/openapi.json").await.expect_json(200);
     let paths = document["paths"].as_object().unwrap().iter();
     let paths = paths.filter_map(|(path, operations)| Some((path, operations.get(method)?)));
