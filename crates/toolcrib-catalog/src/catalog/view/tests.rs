@@ -248,3 +248,21 @@ fn a_shadowed_tool_is_in_no_view() {
     assert_eq!(view.listed_count(&SourceId::parse("git").unwrap()), 1);
     assert!(full.skipped_tools(&SourceId::parse("git").unwrap()).len() == 1);
 }
+
+#[test]
+fn a_default_verdict_on_a_tool_outside_the_view_keeps_its_key() {
+    let tool = |name| SampleTool { name, description: "", disabled: false, created_at: 0 };
+    let core =
+        build_source(&SampleSource { id: "core", tools: vec![tool("push"), tool("read")], rule: None, title: None });
+    let full_view = |verdict| {
+        let verdicts = [("push".to_owned(), verdict)].into();
+        let options = SourceOptions { verdicts, ..core.options.clone() };
+        let source = CatalogSource::new(core.segment.clone(), core.state.clone(), options);
+        View::full(Arc::new(Catalog::build(1, vec![Arc::new(source)])))
+    };
+    let (before, after) = (full_view(Verdict::Allow), full_view(Verdict::Ask));
+    assert_ne!(before.key(), after.key());
+    let key_without = |view: &View, name: &str| view.restrict(|tool| tool.name().as_str() != name).key();
+    assert_eq!(key_without(&before, "push"), key_without(&after, "push"));
+    assert_ne!(key_without(&before, "read"), key_without(&after, "read"));
+}
