@@ -10,7 +10,7 @@ use std::sync::Arc;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use tokio_util::sync::CancellationToken;
 use toolcrib::config_file::LoadedConfig;
-use toolcrib::{Registry, Result};
+use toolcrib::{Principal, Registry, Result};
 use toolcrib_mcp::server::McpEndpoint;
 
 use crate::activity::Activity;
@@ -129,6 +129,26 @@ impl AppState {
     /// Reads the keys of identity providers again that are in files (`jwks`). If a file cannot be read, its old keys stay.
     pub async fn reload_key_files(&self) {
         self.auth.reload_key_files().await;
+    }
+
+    /// Returns why the configuration cannot be loaded, for a reader; `None` if it can. The reason may quote names of rules
+    /// and tools, so readers from whom some are withheld get no more than the place.
+    pub(crate) fn config_error_for(&self, reader: &Principal) -> Option<String> {
+        let reason = self.config_error.load();
+        let reason = reason.as_ref()?;
+        let visibility = self.registry.visibility(reader);
+        let has_rules = !self.registry.rules().in_force().is_empty();
+        if visibility.shows_rules() || !(has_rules || visibility.leaves_out_tools()) {
+            return Some(reason.to_string());
+        }
+        // `toolcrib.yaml:5: groups.desk: …`
+        let place = reason.split(": ").next().filter(|place| {
+            place.rsplit_once(':').is_some_and(|(_, line)| line.bytes().all(|digit| digit.is_ascii_digit()))
+        });
+        Some(format!(
+            "{}the log of `serve` has the reason",
+            place.map(|place| format!("{place}: ")).unwrap_or_default()
+        ))
     }
 
     /// Replaces the configuration after a reload. Open streams are authorized again with it at once.

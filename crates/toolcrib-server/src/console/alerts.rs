@@ -16,7 +16,6 @@ use super::history::render_code_spans;
 use super::page::PageContext;
 use super::text::{Tone, format_count, state_badge, time_ago_or};
 use crate::auth::Permission;
-use crate::state::AppState;
 
 /// Maximum number of failing sources in the alert; the others are on `/sources`, which the alert links.
 const MAX_SOURCES_SHOWN: usize = 6;
@@ -74,12 +73,12 @@ pub(super) fn render_store_alert(registry: &Registry) -> Markup {
 }
 
 /// Renders an alert while the configuration is invalid. Shown on every page.
-pub(super) fn render_config_alert(app: &AppState) -> Markup {
+pub(super) fn render_config_alert(context: &PageContext<'_>) -> Markup {
     html! {
-        @if let Some(reason) = &*app.config_error.load() {
+        @if let Some(reason) = context.app.config_error_for(&context.client.principal) {
             section.attention role="alert" aria-labelledby="config-title" {
                 h2 id="config-title" { "The configuration is invalid" }
-                p.message { (render_code_spans(&sanitize(reason))) }
+                p.message { (render_code_spans(&sanitize(&reason))) }
                 p.faint { "The last valid one stays in effect. Correct the file; it is reloaded automatically." }
             }
         }

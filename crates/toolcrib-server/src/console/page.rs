@@ -107,7 +107,7 @@ impl PageContext<'_> {
                 p.faint.roomy { "Toolcrib " (env!("CARGO_PKG_VERSION")) }
             }
         };
-        let alerts = html! { (alerts::render_store_alert(&self.app.registry)) (alerts::render_config_alert(self.app)) };
+        let alerts = html! { (alerts::render_store_alert(&self.app.registry)) (alerts::render_config_alert(self)) };
         render_shell(title, navigation, html! { (alerts) (content) })
     }
 

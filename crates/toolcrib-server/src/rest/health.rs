@@ -5,6 +5,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::get;
 use serde_json::{Value, json};
+use toolcrib::Principal;
 use toolcrib::store::StoreState;
 
 use super::error::ApiResult;
@@ -58,8 +59,9 @@ async fn get_readiness(State(app): State<AppState>) -> ApiResult {
     }
     let status = if store.state == StoreState::Ok { "ready" } else { "degraded" };
     let mut body = json!({ "status": status, "store": store });
-    if let Some(reason) = &*app.config_error.load() {
-        body["config"] = json!({ "state": "invalid", "reason": **reason });
+    // Anyone may read it, so no more is told than to an agent.
+    if let Some(reason) = app.config_error_for(&Principal::default()) {
+        body["config"] = json!({ "state": "invalid", "reason": reason });
     }
     Ok(json_response(StatusCode::OK, &body)?)
 }

@@ -200,3 +200,55 @@ async fn a_tool_that_a_builtin_one_shadows_is_told_to_agents() {
         assert_eq!(json!(names), expected, "{verdict}");
     }
 }
+
+/// Regression: the reason of an invalid configuration quotes names of rules and tools.
+#[tokio::test]
+async fn the_reason_of_an_invalid_configuration_is_for_readers_from_whom_nothing_is_withheld() {
+    let shop = ScriptedSource::new(["order"]);
+    let reason = "toolcrib.yaml:5: groups.secrets: unknown key `refund`";
+    let place = "toolcrib.yaml:5: the log of `serve` has the reason";
+    for (rules, expected) in [("", reason), (HIDDEN_BY_GROUP, place)] {
+        let server = start(&format!("sources: {{ shop: {{ command: x }} }}\n{rules}"), &[("shop", &shop)]).await;
+        server.app_state.set_config_error(Some(reason.to_owned()));
+        assert_eq!(server.get("/readyz").await.expect_json(200)["config"]["reason"], expected);
+        let (_, page) = server.ask("GET", "/sources").await;
+        assert_eq!(page.contains("refund"), rules.is_empty(), "{page}");
+        let admin = server.send_as_admin("GET", "/sources", &Value::Null).await.body;
+        assert!(admin.contains("refund"), "{admin}");
+    }
+}
+
+/// Regression: two sources that hide a tool of the same name were found by it.
+#[tokio::test]
+async fn a_bare_name_of_hidden_tools_is_unknown() {
+    const RULES: &str =
+        "sources: { a: { command: x, tools: { refund: hide } }, b: { command: x, tools: { refund: hide } },
+           gone: { command: x } }";
+    let (a, b) = (ScriptedSource::new(["order", "refund"]), ScriptedSource::new(["refund", "sell"]));
+    let gone = ScriptedSource::new([""; 0]);
+    gone.fail("gone");
+    let server = start(RULES, &[("a", &a), ("b", &b), ("gone", &gone)]).await;
+    let hidden = server.ask("POST", "/api/tools/refund/call").await;
+    let (status, body) = server.ask("POST", "/api/tools/refuzd/call").await;
+    assert_eq!(hidden, (status, body.replace("refuzd", "refund")));
+}
+
+/// Regression: an API that the client may not know of added a capability.
+#[tokio::test]
+async fn the_result_of_initialize_does_not_depend_on_hidden_sources() {
+    const GROUP: &str = "groups: { desk: { tools: [shop__order] } }\naccess: [{ name: all, groups: [desk] }]\n";
+    let shop = ScriptedSource::new(["order", "refund"]);
+    let mut seen = Vec::new();
+    for sources in [
+        "sources: { shop: { command: x } }",
+        "sources: { shop: { command: x, tools: { refund: ask } }, api: { openapi: ./none.yaml } }",
+    ] {
+        let server = start(&format!("{sources}\n{GROUP}"), &[("shop", &shop)]).await;
+        let headers = "Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n";
+        let initialize = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+            "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "test", "version": "0" } } });
+        let opened = server.send("POST", "/mcp?mode=search", headers, initialize.to_string()).await.expect_json(200);
+        seen.push(opened["result"].clone());
+    }
+    assert_eq!(seen[0], seen[1]);
+}

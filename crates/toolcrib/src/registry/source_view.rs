@@ -172,7 +172,7 @@ impl Sources<'_> {
             .invalid_sources
             .iter()
             .filter(|(id, _)| snapshot.inventory.source(id).is_none() && visibility.shows_source(id));
-        views.extend(undeclared.map(|(id, error)| invalid_source_view(id, error)));
+        views.extend(undeclared.map(|(id, error)| invalid_source_view(&visibility, id, error)));
         views.sort_by(|a, b| a.id.cmp(&b.id));
         views
     }
@@ -192,7 +192,7 @@ impl Sources<'_> {
         let instructions = visibility.instructions(id);
         self.build_source_view(&visibility, id)
             .map(|view| SourceView { instructions, ..view })
-            .or_else(|| snapshot.invalid_sources.get(id).map(|error| invalid_source_view(id, error)))
+            .or_else(|| snapshot.invalid_sources.get(id).map(|error| invalid_source_view(&visibility, id, error)))
     }
 
     /// Returns the prompts and resources of a source. The first reader after a start reads them from the store; later ones
@@ -306,6 +306,7 @@ impl Sources<'_> {
         // `Forbidden` marks a declaration of an untrusted file under the same name, which says nothing about this
         // source.
         let config_error = snapshot.invalid_sources.get(id).filter(|error| error.code != Code::Forbidden).cloned();
+        let config_error = config_error.map(|error| visibility.restrict_config_error(error));
         let catalog_source = view.source(id);
         let enabled = snapshot.environment.is_enabled(id, state);
         let slot_status = self.registry.connectors.slot_status(id);
@@ -423,7 +424,7 @@ fn failing_since(status: &SourceStatus, slot_status: &SlotStatus) -> Option<Time
 }
 
 /// Builds the view of a source whose declaration cannot be used. Only its id and the error are known.
-fn invalid_source_view(id: &SourceId, error: &ErrorSummary) -> SourceView {
+fn invalid_source_view(visibility: &Visibility, id: &SourceId, error: &ErrorSummary) -> SourceView {
     SourceView {
         id: id.clone(),
         title: None,
@@ -445,7 +446,7 @@ fn invalid_source_view(id: &SourceId, error: &ErrorSummary) -> SourceView {
         inventory_hash: None,
         config_hash: None,
         last_checked: None,
-        last_error: Some(error.clone()),
+        last_error: Some(visibility.restrict_config_error(error.clone())),
         ttl_ms: 0,
         discovery_timeout_ms: 0,
         connection: ConnectionState::None,

@@ -227,7 +227,7 @@ impl Visibility {
     }
 
     /// Whether tools of any source may be left out; see [`Visibility::restricts`].
-    pub(crate) fn leaves_out_tools(&self) -> bool {
+    pub fn leaves_out_tools(&self) -> bool {
         let declared = self.snapshot.inventory.all_source_ids();
         let mut sources = declared.chain(self.snapshot.catalog.sources().map(|source| source.segment.source()));
         !self.is_full() && (self.scope.limits_tools() || sources.any(|id| self.restricts(id)))
@@ -365,6 +365,14 @@ impl Visibility {
         let message = self.withheld_names(id).remove_mentions(&error.message);
         let message = if message.is_empty() { WITHHELD_ERROR.to_owned() } else { message };
         ErrorSummary { message, ..error }
+    }
+
+    /// Returns the error of an invalid declaration, without its text if that may quote the name of a withheld tool.
+    pub(crate) fn restrict_config_error(&self, error: ErrorSummary) -> ErrorSummary {
+        if error.code == Code::ConfigInvalid && self.leaves_out_tools() {
+            return ErrorSummary { message: WITHHELD_ERROR.to_owned(), ..error };
+        }
+        error
     }
 
     /// Returns the error of a call. Its text is left out if the principal may not know of the tool, by the source's own
