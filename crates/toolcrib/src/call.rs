@@ -35,6 +35,7 @@ use async_trait::async_trait;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use toolcrib_catalog::{CatalogSource, View};
+use toolcrib_core::freshness::Freshness;
 use toolcrib_core::json::to_exact_raw;
 use toolcrib_core::policy::Verdict;
 use toolcrib_core::principal::{Principal, ViewNarrowing};
@@ -359,9 +360,8 @@ impl Dispatcher {
         trace: Option<&Trace>,
     ) -> Result<()> {
         let requester = Requester { actor: context.actor.clone(), trace: trace.cloned() };
-        // No source is contacted for a caller that may not know of it, and none is named.
-        let visibility = Visibility::new(self.state.snapshot(), &context.caller);
-        let Some(id) = self.source_for_tool_name(name)?.filter(|id| visibility.shows_source(id)) else {
+        let source = self.source_for_tool_name(name)?;
+        let Some(id) = source.filter(|id| self.may_wait_for_tool(&context.caller, id, name)) else {
             if self.options.revalidate {
                 // The tool may be one of a source that is not discovered yet: a later call may find it.
                 self.refresher.refresh_in_background(requester);
@@ -369,6 +369,21 @@ impl Dispatcher {
             return Ok(());
         };
         self.discover_source(&id, name, context, requester).await
+    }
+
+    /// Whether a call may wait for the tools of a source, and name it in an error: its caller may know of the source, or
+    /// would see the tool if the source offers it.
+    fn may_wait_for_tool(&self, caller: &Principal, id: &SourceId, name: &str) -> bool {
+        let snapshot = self.state.snapshot();
+        if snapshot.freshness(id, self.state.now()) != Freshness::Missing {
+            return true;
+        }
+        let visibility = Visibility::new(snapshot, caller);
+        let would_see = |name| match parse_tool_name(name) {
+            Ok(ParsedToolName::Qualified { tool, .. }) => visibility.shows_tool(id, tool),
+            Ok(ParsedToolName::Bare(_)) | Err(_) => false,
+        };
+        visibility.shows_source(id) || would_see(name)
     }
 
     /// Discovers a source if it was never discovered, within the timeout and cancellation of a request. `item` is the

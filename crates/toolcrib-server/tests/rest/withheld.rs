@@ -161,6 +161,16 @@ async fn a_call_neither_starts_nor_names_a_source_that_its_caller_may_not_know_o
     }
 }
 
+#[tokio::test]
+async fn a_first_call_waits_for_a_tool_that_its_caller_would_see() {
+    let sources = format!("sources: {{ slow: {{ command: x }} }}\n{HIDDEN_BY_GROUP}");
+    let slow = ScriptedSource::new(["order"]);
+    let config = Config::read(&sources, "toolcrib.yaml", Path::new("/")).unwrap();
+    let server = start_with(config, RegistryOptions::default(), &[("slow", &slow)]).await;
+    assert_eq!(server.ask("POST", "/api/tools/slow__order/call").await.0, 200);
+    assert_eq!(slow.discoveries(), 1);
+}
+
 /// Regression: the unknown name of a call was shown where only rules of a source hide tools.
 #[tokio::test]
 async fn calls_of_hidden_tools_are_not_shown() {

@@ -140,7 +140,11 @@ async fn changed_rules_rebuild_no_source() {
     let policy = policy("mine", json!({"match": {"source": "shop"}, "verdict": "ask"}));
     registry.rules().define(policy, actor()).await.unwrap();
     assert!(is_kept());
-    registry.configuration().apply(&config(&format!("{SOURCES}policies: [{{ name: x, verdict: ask }}]"))).await.unwrap();
+    registry
+        .configuration()
+        .apply(&config(&format!("{SOURCES}policies: [{{ name: x, verdict: ask }}]")))
+        .await
+        .unwrap();
     assert!(is_kept());
     assert_eq!(registry.rules().in_force().policies().count(), 2);
 }
