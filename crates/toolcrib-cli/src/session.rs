@@ -154,6 +154,13 @@ impl CliSession {
         }
     }
 
+    /// Prints a warning if the rules leave local processes without tools: `toolcrib mcp` and agents on this machine.
+    pub(crate) fn warn_without_local_tools(&self) {
+        if let Some(warning) = self.registry.rules().local_warning() {
+            self.common.hint(&format!("warning: {warning}"));
+        }
+    }
+
     /// Whether the journal is damaged. Its sources and tools may be lost then, so an empty list does not mean that none
     /// were declared.
     pub(crate) fn is_damaged(&self) -> bool {
@@ -202,7 +209,13 @@ impl CliSession {
 
 /// Loads the file named by `--config`, or the nearest one from the working directory upwards, merged with the user's own.
 pub(crate) fn load_config(common: &CommonArguments) -> Result<LoadedConfig> {
-    config_file::load(common.config.as_deref(), &config_file::working_directory()?)
+    let mut loaded_config = config_file::load(common.config.as_deref(), &config_file::working_directory()?)?;
+    // A store that is named without a file may belong to a server with a file of its own, whose rules the user's file does
+    // not replace.
+    if loaded_config.file.is_none() && (common.data.is_some() || common.store.is_some()) {
+        loaded_config.config.replaces_rules = false;
+    }
+    Ok(loaded_config)
 }
 
 /// Returns the directory given by `--data`, or the default one for the configuration file.

@@ -102,6 +102,9 @@ pub struct Config {
     pub search_model: Option<String>,
     /// Groups, access rules and policies, in this order, and within each kind in file order.
     pub rules: Vec<ConfiguredRule>,
+    /// Whether rules of an earlier configuration that this one does not have are removed. False without a file: a command
+    /// that is run without one must not lift the rules of a running server.
+    pub replaces_rules: bool,
     /// Groups that access rules and policies refer to; see [`Config::check_rules`].
     pub group_references: Vec<GroupReference>,
     /// Problems that do not prevent the configuration from being used.
@@ -259,7 +262,7 @@ impl Config {
         lookup: Option<ReferenceLookup<'_>>,
     ) -> Result<Config, Vec<ConfigDiagnostic>> {
         let mut reader = ConfigReader::new(file, base_dir, dialect).with_lookup(lookup);
-        let mut config = Config::default();
+        let mut config = Config { replaces_rules: true, ..Config::default() };
         let Some(top) = reader.as_section(root, "") else { return Err(reader.errors) };
         for entry in top.entries {
             match entry.key.as_str() {
@@ -412,6 +415,7 @@ impl Config {
             warm,
             search_model,
             rules,
+            replaces_rules: self.replaces_rules || lower.replaces_rules,
             group_references,
             warnings,
             origins,

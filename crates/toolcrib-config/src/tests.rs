@@ -229,10 +229,15 @@ fn the_same_config_may_be_yaml_toml_or_json() {
     assert_eq!(parse(json, Syntax::Json), yaml);
 }
 
+/// The configuration of a file without content.
+fn empty_file() -> Config {
+    Config { replaces_rules: true, ..Config::default() }
+}
+
 #[test]
 fn an_empty_file_is_an_empty_config() {
     for text in ["", "# nothing", "{}", "sources:", "sources: {}\ndefaults:\nexpose: ~"] {
-        assert_eq!(parse_toolcrib(text), Ok(Config::default()), "{text}");
+        assert_eq!(parse_toolcrib(text), Ok(empty_file()), "{text}");
     }
 }
 

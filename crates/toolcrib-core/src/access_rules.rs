@@ -19,6 +19,7 @@ mod pattern;
 mod scope;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -135,6 +136,13 @@ pub enum NamedRule {
     Policy(String, Policy),
 }
 
+/// Kind and name, such as ``access rule `desk` ``.
+impl fmt::Display for NamedRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} `{}`", self.kind().noun(), self.name())
+    }
+}
+
 impl NamedRule {
     pub fn kind(&self) -> RuleKind {
         match self {
@@ -148,6 +156,11 @@ impl NamedRule {
         match self {
             NamedRule::Group(name, _) | NamedRule::Access(name, _) | NamedRule::Policy(name, _) => name,
         }
+    }
+
+    /// Whether both are of the same kind and have the same name.
+    pub fn is_same_name(&self, other: &NamedRule) -> bool {
+        self.kind() == other.kind() && self.name() == other.name()
     }
 
     /// Groups that the rule refers to.
@@ -365,7 +378,7 @@ impl AccessRules {
     /// Access rules and policies that refer to a group, as `access rule `x``.
     pub fn references_to(&self, group: &str) -> Vec<String> {
         let referring = self.iter().filter(|(rule, _)| rule.referenced_groups().iter().any(|name| name == group));
-        referring.map(|(rule, _)| format!("{} `{}`", rule.kind().noun(), rule.name())).collect()
+        referring.map(|(rule, _)| rule.to_string()).collect()
     }
 }
 

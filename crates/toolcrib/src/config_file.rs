@@ -207,11 +207,13 @@ impl ProjectFile {
     /// files do not fit together.
     fn effective_config(&self) -> Result<Config> {
         check_rules(match &self.trust_state {
-            TrustState::NeverTrusted => self.user_config.clone(),
+            TrustState::NeverTrusted => Config { replaces_rules: false, ..self.user_config.clone() },
             TrustState::Trusted(_) => self.config.clone().merge_over(self.user_config.clone()),
             TrustState::Changed { before, .. } => {
                 let narrowings = before.narrowings().collect();
-                Config { narrowings, ..Config::default() }.merge_over(self.user_config.clone())
+                let config = Config { narrowings, ..Config::default() }.merge_over(self.user_config.clone());
+                // Without the rules of the trusted version, tools would become visible.
+                Config { replaces_rules: false, ..config }
             }
         })
     }
@@ -247,9 +249,10 @@ pub fn load(named: Option<&Path>, directory: &Path) -> Result<LoadedConfig> {
     let is_own = !is_discovered || user.as_ref() == Some(&file);
     let config = if is_own { read_config(&file, &resolve_setting)? } else { read_config(&file, &resolve_variables)? };
     // A file without content needs no trust, unless an earlier version of it was trusted.
-    let is_empty =
-        || config == Config::default() && trust_store::find_trusted(&file).is_ok_and(|known| known.is_none());
+    let empty = Config { replaces_rules: true, ..Config::default() };
+    let is_empty = || config == empty && trust_store::find_trusted(&file).is_ok_and(|known| known.is_none());
     if is_own || is_empty() {
+        let config = Config { replaces_rules: is_own, ..config };
         let config = check_rules(config.merge_over(user_config))?;
         return Ok(LoadedConfig { config, file: Some(file), files, project: None });
     }

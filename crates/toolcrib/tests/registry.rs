@@ -30,3 +30,4 @@ mod server_kills;
 mod sources;
 mod store_failures;
 mod tokens;
+mod unreadable_rules;

@@ -76,7 +76,7 @@ mod tests {
     #[test]
     fn the_template_and_every_sample_in_it_are_valid() {
         let read = |text: &str| Config::read(text, CONFIG_FILE_NAME, Path::new("/p")).unwrap();
-        assert_eq!(read(CONFIG_TEMPLATE), Config::default());
+        assert_eq!(read(CONFIG_TEMPLATE), Config { replaces_rules: true, ..Config::default() });
         let uncommented: Vec<String> = CONFIG_TEMPLATE
             .lines()
             .filter(|line| *line != "sources: {}")

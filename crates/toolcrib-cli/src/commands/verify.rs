@@ -131,8 +131,8 @@ fn render_report(report: &VerifyReport, accept_requested: bool) -> String {
         lines.push(REFRESH_ADVICE.to_owned());
     } else {
         lines.push(
-            "the journal is damaged: tokens that were revoked, tools and sources that were disabled and sources that were \
-             added at run time may be lost with its records, so calls and changes are refused"
+            "the journal is damaged: tokens that were revoked, tools and sources that were disabled, and sources, groups, \
+             access rules and policies that were added at run time may be lost with its records, so calls and changes are refused"
                 .to_owned(),
         );
         lines.push(DAMAGE_ADVICE.to_owned());
@@ -157,6 +157,7 @@ fn acceptance_lines(acceptance: &AcceptedDamage) -> Vec<String> {
     lines.push(format!("  sources disabled: {}", list(&recorded.disabled_sources)));
     lines.push(format!("  tools disabled: {}", list(&recorded.disabled_tools)));
     lines.push(format!("  sources added at run time: {}", list(&recorded.runtime_sources)));
+    lines.push(format!("  rules defined at run time: {}", list(&recorded.runtime_rules)));
     lines.push(format!("the decision is record {} of the journal", recorded.seq));
     lines
 }

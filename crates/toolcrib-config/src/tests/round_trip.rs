@@ -189,7 +189,7 @@ fn an_export_has_one_line_per_source() {
            a: { command: \"x\", args: [\"-y\"], ttl: \"90s\", first_start_timeout: \"3m\" }\n  \
            b: { url: \"http://x\", auth: { bearer: \"${env:T}\" } }\n"
     );
-    assert_eq!(parse_toolcrib(&export(&[], &AccessRules::default(), Secrets::Plain)).unwrap(), Config::default());
+    assert_eq!(parse_toolcrib(&export(&[], &AccessRules::default(), Secrets::Plain)).unwrap(), super::empty_file());
 }
 
 #[test]

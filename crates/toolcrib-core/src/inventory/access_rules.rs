@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::{Event, Inventory, Origin};
 use crate::access_rules::{AccessRules, MAX_RULES_PER_KIND, NamedRule, RuleKind};
 use crate::error::{Code, Error, Result};
+use crate::text::{did_you_mean, sanitize_truncated};
 
 impl Inventory {
     /// Groups, access rules and policies in force.
@@ -22,7 +23,7 @@ impl Inventory {
             return Err(configured_rule_error(kind, name));
         }
         if let Some(group) = rule.referenced_groups().iter().find(|group| self.rules.group(group).is_none()) {
-            return Err(unknown_group_error(rule, group));
+            return Err(unknown_group_error(rule, group, self.rules.groups().map(|group| group.name.as_str())));
         }
         if known.is_none() && self.rules.count(kind) >= MAX_RULES_PER_KIND {
             let message = format!("the limit of {MAX_RULES_PER_KIND} {} is reached; remove one first", kind.plural());
@@ -51,13 +52,16 @@ impl Inventory {
     }
 
     /// Replaces the rules of the configuration. Rules that were defined at run time stay, except where the configuration
-    /// has the same name. All events are written together, so that either the old or the new set is in force.
+    /// has the same name. All events are written together, so that either the old or the new set is in force. Fails with
+    /// `CONFIG_INVALID` for a rule that is invalid, and for a missing group that a rule refers to, also one defined at run
+    /// time.
     pub(super) fn reconcile_rules(&self, configured: &[NamedRule]) -> Result<Vec<Event>> {
         for rule in configured {
             rule.check()?;
-            let is_known = |group: &&String| configured.iter().any(|rule| is_group(rule, group));
+            let groups = configured.iter().filter(|rule| rule.kind() == RuleKind::Group).map(NamedRule::name);
+            let is_known = |name: &&String| groups.clone().any(|group| group == *name);
             if let Some(group) = rule.referenced_groups().iter().find(|group| !is_known(group)) {
-                return Err(unknown_group_error(rule, group));
+                return Err(unknown_group_error(rule, group, groups));
             }
         }
         for kind in RuleKind::ALL {
@@ -66,14 +70,37 @@ impl Inventory {
                 return Err(Error::new(Code::ConfigInvalid, message));
             }
         }
-        let is_configured = |known: &NamedRule| {
-            configured.iter().any(|rule| rule.kind() == known.kind() && rule.name() == known.name())
-        };
+        let is_configured = |known: &NamedRule| configured.iter().any(|rule| rule.is_same_name(known));
         let gone = self.rules.iter().filter(|(rule, origin)| *origin == Origin::Config && !is_configured(rule));
-        let gone = gone.map(|(rule, _)| Event::rule_removed(rule.kind(), rule.name().to_owned()));
+        let gone: Vec<Event> = gone.map(|(rule, _)| Event::rule_removed(rule.kind(), rule.name().to_owned())).collect();
+        if let Some((_, error)) = self.dropped_groups_in_use(configured).into_iter().next() {
+            return Err(error);
+        }
         let new = configured.iter().filter(|rule| !self.rules.has(rule, Origin::Config));
         let new = new.map(|rule| Event::rule_defined(rule.clone(), Origin::Config));
         Ok(new.chain(gone).collect())
+    }
+
+    /// Returns the groups of an earlier configuration that `configured` no longer has although rules that were defined at
+    /// run time refer to them, each with the error that names these rules.
+    pub fn dropped_groups_in_use(&self, configured: &[NamedRule]) -> Vec<(NamedRule, Error)> {
+        let is_configured = |known: &NamedRule| configured.iter().any(|rule| rule.is_same_name(known));
+        let left = || self.rules.iter().filter(|(rule, _)| !is_configured(rule));
+        let dropped = left().filter(|(rule, origin)| rule.kind() == RuleKind::Group && *origin == Origin::Config);
+        let with_error = |(group, _): (NamedRule, Origin)| {
+            let refers = |rule: &NamedRule| rule.referenced_groups().iter().any(|name| name == group.name());
+            let users: Vec<String> = left()
+                .filter(|(rule, origin)| *origin == Origin::Runtime && refers(rule))
+                .map(|(rule, _)| rule.to_string())
+                .collect();
+            let message = format!(
+                "{group} is used by {}, defined at run time; keep the group in the configuration, or change or remove \
+                 them first",
+                users.join(", ")
+            );
+            (!users.is_empty()).then(|| (group, Error::new(Code::ConfigInvalid, message)))
+        };
+        dropped.filter_map(with_error).collect()
     }
 
     /// Folds a definition into the state.
@@ -82,15 +109,11 @@ impl Inventory {
     }
 }
 
-/// Whether a rule is the group of this name.
-fn is_group(rule: &NamedRule, name: &str) -> bool {
-    rule.kind() == RuleKind::Group && rule.name() == name
-}
-
-/// Error for a rule that refers to a group that does not exist.
-fn unknown_group_error(rule: &NamedRule, group: &str) -> Error {
-    let message = format!("{} `{}` refers to the unknown group `{group}`", rule.kind().noun(), rule.name());
-    Error::new(Code::ConfigInvalid, message)
+/// Error for a rule that refers to a group that does not exist, with the most similar name.
+fn unknown_group_error<'a>(rule: &NamedRule, group: &str, known: impl Iterator<Item = &'a str>) -> Error {
+    let near = did_you_mean(group, known);
+    let group = sanitize_truncated(group, 80);
+    Error::new(Code::ConfigInvalid, format!("{rule} refers to the unknown group `{group}`{near}"))
 }
 
 /// Error for a change of a rule of the configuration. The library adds the file and line.

@@ -250,7 +250,7 @@ async fn authorize_route(
     request: Request,
     next: Next,
 ) -> Response {
-    let has_rules = || app.registry.rules().in_force().restrict_access();
+    let has_rules = || app.registry.rules().may_restrict_access();
     let required = required_with_rules.filter(|_| has_rules()).unwrap_or(required);
     authorize(State((app, required)), request, next).await
 }

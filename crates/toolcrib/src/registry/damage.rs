@@ -27,6 +27,8 @@ pub struct DamageAcceptance {
     pub disabled_tools: Vec<String>,
     /// Sources that were declared at run time.
     pub runtime_sources: Vec<String>,
+    /// Groups, access rules and policies that were defined at run time, such as ``policy `ask` ``.
+    pub runtime_rules: Vec<String>,
     /// Sequence number of the record of the decision.
     pub seq: u64,
 }
@@ -115,6 +117,7 @@ impl StoreMaintenance<'_> {
             disabled.map(move |(name, _)| format!("{id}/{name}"))
         });
         let runtime_sources = before.sources().filter(|(_, state)| state.origin == Origin::Runtime);
+        let runtime_rules = before.rules().iter().filter(|(_, origin)| *origin == Origin::Runtime);
         let mut revoked_tokens: Vec<String> = before.tokens().map(|token| token.name().to_owned()).collect();
         revoked_tokens.sort();
         Ok(DamageAcceptance {
@@ -123,6 +126,7 @@ impl StoreMaintenance<'_> {
             disabled_sources: disabled_sources.map(|(id, _)| id.to_string()).collect(),
             disabled_tools: disabled_tools.collect(),
             runtime_sources: runtime_sources.map(|(id, _)| id.to_string()).collect(),
+            runtime_rules: runtime_rules.map(|(rule, _)| rule.to_string()).collect(),
             seq,
         })
     }

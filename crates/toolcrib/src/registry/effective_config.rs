@@ -28,9 +28,10 @@ pub struct Configuration<'a> {
 
 impl Configuration<'_> {
     /// Applies a configuration that was read again. Only sources of the configuration change; those added at run time
-    /// stay. Fails, before anything changes, while the journal is damaged or too new.
+    /// stay. Fails, before anything changes, while the journal is damaged or too new, and as [`Configuration::check`] does.
     pub async fn apply(&self, config: &Config) -> Result<()> {
         self.registry.state.snapshot().ensure_usable()?;
+        self.check(config)?;
         let settings = &self.registry.state.settings;
         settings.store(Arc::new(ConfiguredSettings::from_config(config).with_model_of(&settings.load())));
         self.registry.dispatcher.caller_limits.set_limits(config.limits);
@@ -38,6 +39,13 @@ impl Configuration<'_> {
         self.registry.state.republish().await;
         self.registry.record_builtins().await;
         Ok(())
+    }
+    /// Checks that the rules of a configuration fit to those that were defined at run time.
+    ///
+    /// # Errors
+    /// `CONFIG_INVALID` if it lacks a group of the configuration in force that a rule defined at run time refers to.
+    pub fn check(&self, config: &Config) -> Result<()> {
+        self.registry.state.check_rules(config)
     }
     /// Replaces the trust. Call [`Configuration::apply`] with the same configuration afterwards.
     pub fn set_trust(&self, trust: Trust) {

@@ -89,6 +89,12 @@ impl RuleDefinitions<'_> {
         self.registry.inventory().rules().clone()
     }
 
+    /// Whether an access rule exists, or may exist among the rules that cannot be read.
+    pub fn may_restrict_access(&self) -> bool {
+        let snapshot = self.registry.state.snapshot();
+        snapshot.may_lack_rules() || snapshot.inventory.rules().restrict_access()
+    }
+
     /// Returns the error for an unknown rule, with the most similar known name.
     pub fn unknown_error(&self, kind: RuleKind, name: &str) -> Error {
         let rules = self.in_force();
@@ -246,11 +252,43 @@ impl RuleDefinitions<'_> {
         Ok(rules)
     }
 
-    /// Whether the rules leave local processes without a token without any tool that they would see otherwise.
+    /// Whether the rules leave local processes without a token without tools: they give them no group, or none of the tools
+    /// that are known.
     pub fn leave_local_without_tools(&self) -> bool {
+        self.leaves_local_without_tools(&self.in_force())
+    }
+
+    /// Whether a change would leave local processes without tools, which they are not before it.
+    ///
+    /// # Errors
+    /// Those of the change itself.
+    pub fn would_leave_local_without_tools(&self, change: &RuleChange) -> Result<bool> {
+        let after = Arc::new(self.rules_after(change)?);
+        Ok(self.leaves_local_without_tools(&after) && !self.leave_local_without_tools())
+    }
+
+    /// Returns a warning if the rules leave local processes without tools.
+    pub fn local_warning(&self) -> Option<String> {
+        if !self.leave_local_without_tools() {
+            return None;
+        }
+        let remedy = if self.in_force().restrict_access() {
+            "an access rule with `when: [{ claim: caller.kind, equals: local }]` gives them groups"
+        } else {
+            "policies deny or hide all of them"
+        };
+        Some(format!("processes on this machine without a token see no tools now; {remedy}"))
+    }
+
+    fn leaves_local_without_tools(&self, rules: &Arc<AccessRules>) -> bool {
+        let scope = rules.scope(&Principal::local("local"));
+        // Decided by the rules alone, because no tool is known before the first discovery.
+        if scope.groups().is_some_and(<[_]>::is_empty) {
+            return true;
+        }
         let catalog = self.registry.unrestricted_catalog();
         let has_tools = |view: View| view.offered_tools().next().is_some();
-        has_tools(View::for_agents(catalog)) && !has_tools(self.registry.view(&Principal::local("local")))
+        has_tools(View::for_agents(catalog.clone())) && !has_tools(View::for_scope(catalog, &scope))
     }
 
     /// Returns the principal of a token, by its name or id, or the one that an access token with these claims would have.

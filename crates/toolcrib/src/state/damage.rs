@@ -21,7 +21,7 @@ use crate::store::{HeadFile, JournalPosition, StoreState};
 const MAX_QUOTED_FAULTS: usize = 2;
 
 /// Rest of the message: what the damage means, and the next step.
-const DAMAGE_CONSEQUENCES: &str = "revoked tokens, disabled tools and sources added at run time may be lost, so calls and changes are \
+const DAMAGE_CONSEQUENCES: &str = "revoked tokens, disabled tools, rules and sources added at run time may be lost, so calls and changes are \
                             refused; run `toolcrib verify`";
 
 /// Damage of the journal; `faults` returns what no administrator has accepted.

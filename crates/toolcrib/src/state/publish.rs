@@ -47,6 +47,8 @@ pub(crate) struct WriterState {
     journal: Arc<Journal>,
     /// A critical record that only a newer Toolcrib understands.
     pub(super) newer_record: Option<Arc<NewerRecord>>,
+    /// Whether one of those records is about a group, access rule or policy.
+    has_newer_rules: bool,
     /// Damage of the journal and the store's file.
     pub(super) damage: JournalDamage,
     /// Last record that was applied.
@@ -260,6 +262,7 @@ impl State {
             .filter_map(|id| writer.catalog_sources.get(id).map(|source| (id.clone(), source.segment.entries().len())))
             .collect();
         let critical = new_entries.iter().filter_map(JournalEntry::newer_record).filter(|newer| newer.critical);
+        let has_newer_rules = critical.clone().any(|newer| Event::is_rule_type(&newer.kind));
         let newest_newer_record = NewerRecord::latest(writer.newer_record.clone(), critical);
         if let Some(newer) = newest_newer_record.as_ref().filter(|_| newest_newer_record != writer.newer_record) {
             tracing::error!("{}; calls and changes are refused until Toolcrib is upgraded", newer.to_error());
@@ -267,6 +270,7 @@ impl State {
         log_ignored_records(&new_entries);
         // From here on nothing can fail: replace the writer's state, then publish it.
         writer.newer_record = newest_newer_record;
+        writer.has_newer_rules |= has_newer_rules;
         writer.damage = damage;
         writer.remembered_seq = remembered_seq;
         writer.position = new_entries.last().map_or_else(JournalPosition::default, |last| JournalPosition {
@@ -466,6 +470,7 @@ impl State {
             snapshot.statuses = statuses.clone();
             snapshot.journal = writer.journal.clone();
             snapshot.newer_record = writer.newer_record.clone();
+            snapshot.has_newer_rules = writer.has_newer_rules;
             snapshot.damage = damage.clone();
             snapshot.position = writer.position.clone();
         });

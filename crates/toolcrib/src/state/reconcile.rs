@@ -10,6 +10,7 @@ use toolcrib_core::inventory::{Actor, Command, Inventory, Origin, reconcile};
 use toolcrib_core::{Code, Result, Source, SourceId};
 
 use super::State;
+use crate::notice::RegistryNotice;
 use crate::registry::Precondition;
 use crate::store::ErrorSummary;
 
@@ -17,7 +18,7 @@ impl State {
     /// Turns the difference between configuration and inventory into commands and executes them. Rules come first, so that
     /// no new tool is visible without them.
     pub(crate) async fn reconcile(&self, config: &Config) -> Result<()> {
-        self.reconcile_rules(config).await?;
+        self.reconcile_rules(self.configured_rules(config)).await?;
         let mut declared = Vec::new();
         let mut invalid = BTreeMap::new();
         for declaration in &config.sources {
@@ -69,36 +70,55 @@ impl State {
         Ok(())
     }
 
-    /// Replaces the groups, access rules and policies of the configuration, all at once. Those of a file that lost its trust
-    /// stay as they are: without them, tools would become visible.
-    async fn reconcile_rules(&self, config: &Config) -> Result<()> {
+    /// Fails with `CONFIG_INVALID` if the rules of a configuration do not fit to those that were defined at run time.
+    pub(crate) fn check_rules(&self, config: &Config) -> Result<()> {
         let inventory = self.snapshot().inventory.clone();
-        let mut rules: Vec<NamedRule> = config.rules.iter().map(|configured| configured.rule.clone()).collect();
-        if self.trust.load().untrusted.is_some() {
-            let is_known = |known: &NamedRule| {
-                let has_name = |rule: &NamedRule| rule.kind() == known.kind() && rule.name() == known.name();
-                config.rules.iter().any(|configured| has_name(&configured.rule))
-            };
-            let kept = inventory.rules().iter().filter(|(rule, origin)| *origin == Origin::Config && !is_known(rule));
-            rules.extend(kept.map(|(rule, _)| rule));
+        inventory.decide(&Command::ReconcileRules(wanted_rules(&inventory, config))).map(drop)
+    }
+
+    /// Returns the rules that a configuration puts into force. A group of an earlier one stays as long as rules that were
+    /// defined at run time refer to it: without it, a policy would match more tools, and an access rule give fewer.
+    fn configured_rules(&self, config: &Config) -> Vec<NamedRule> {
+        let inventory = self.snapshot().inventory.clone();
+        let mut rules = wanted_rules(&inventory, config);
+        for (group, error) in inventory.dropped_groups_in_use(&rules) {
+            tracing::warn!("{error}; the group stays in force");
+            rules.push(group);
         }
-        let overridden =
-            rules.iter().filter(|rule| inventory.rules().origin(rule.kind(), rule.name()) == Some(Origin::Runtime));
-        for rule in overridden {
-            let (kind, name) = (rule.kind().noun(), rule.name());
-            tracing::warn!("{kind} `{name}` of the configuration takes precedence over the one defined at run time");
+        rules
+    }
+
+    /// Replaces the groups, access rules and policies of the configuration, all at once. While the journal cannot be
+    /// written, they are pending, and only administrators see tools.
+    async fn reconcile_rules(&self, rules: Vec<NamedRule>) -> Result<()> {
+        let snapshot = self.snapshot();
+        let known = snapshot.inventory.rules();
+        for rule in rules.iter().filter(|rule| known.origin(rule.kind(), rule.name()) == Some(Origin::Runtime)) {
+            tracing::warn!("{rule} of the configuration takes precedence over the one defined at run time");
         }
-        let command = Command::ReconcileRules(rules);
-        let events = inventory.decide(&command)?;
-        if events.is_empty() {
-            return Ok(());
-        }
-        if self.snapshot().ensure_usable().is_err() {
+        let command = Command::ReconcileRules(rules.clone());
+        let events = snapshot.inventory.decide(&command)?;
+        let is_pending = !events.is_empty() && snapshot.ensure_usable().is_err();
+        if is_pending {
             tracing::warn!(changes = events.len(), "changes of groups, access rules and policies are not applied");
-            return Ok(());
+        } else if !events.is_empty() {
+            self.execute(&[command], Actor::config(), Precondition::NONE).await?;
         }
-        self.execute(&[command], Actor::config(), Precondition::NONE).await?;
+        let pending = is_pending.then(|| Arc::new(rules));
+        if pending.is_some() || snapshot.pending_rules.is_some() {
+            self.update_snapshot(|snapshot| snapshot.pending_rules = pending.clone());
+            self.notify(RegistryNotice::RulesChanged);
+        }
         Ok(())
+    }
+
+    /// Writes the rules of the configuration that could not be written before, if the journal can be used again.
+    pub(crate) async fn write_pending_rules(&self) -> Result<()> {
+        let snapshot = self.snapshot();
+        match &snapshot.pending_rules {
+            Some(rules) if snapshot.ensure_usable().is_ok() => self.reconcile_rules(rules.to_vec()).await,
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// Blocks the sources of an untrusted file: those it declares, and those of the store that it may have declared
@@ -128,6 +148,21 @@ impl State {
         self.publish_blocked(blocked);
         undeclared
     }
+}
+
+/// Returns the rules of a configuration, with those of an earlier one that it does not replace.
+fn wanted_rules(inventory: &Inventory, config: &Config) -> Vec<NamedRule> {
+    let mut rules: Vec<NamedRule> = config.rules.iter().map(|configured| configured.rule.clone()).collect();
+    if !config.replaces_rules {
+        let configured = inventory.rules().iter().filter(|(_, origin)| *origin == Origin::Config);
+        let kept = configured.map(|(rule, _)| rule).filter(|known| !rules.iter().any(|rule| rule.is_same_name(known)));
+        let kept: Vec<NamedRule> = kept.collect();
+        if !kept.is_empty() {
+            tracing::info!(rules = kept.len(), "rules of a configuration that was not read stay in force");
+        }
+        rules.extend(kept);
+    }
+    rules
 }
 
 /// Whether a command would change nothing. Decided on the snapshot, so that a start with an unchanged configuration

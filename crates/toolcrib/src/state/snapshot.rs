@@ -10,7 +10,7 @@ use std::time::Duration;
 use toolcrib_catalog::{Catalog, View};
 use toolcrib_config::{ConfigDiagnostic, OverridableSource, Override, Overrides, overrides_from_env, resolve_settings};
 use toolcrib_core::access::Role;
-use toolcrib_core::access_rules::AccessScope;
+use toolcrib_core::access_rules::{AccessScope, NamedRule};
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::freshness::{Freshness, MAX_BACKOFF};
 use toolcrib_core::inventory::{Inventory, Origin, SourceState};
@@ -54,6 +54,10 @@ pub(crate) struct Snapshot {
     pub(crate) journal: Arc<Journal>,
     /// A critical record that only a newer Toolcrib understands. While it is set, calls and writes are refused.
     pub(crate) newer_record: Option<Arc<NewerRecord>>,
+    /// Whether a critical record about groups, access rules or policies is among those that only a newer Toolcrib understands.
+    pub(crate) has_newer_rules: bool,
+    /// Rules of the configuration that could not be written to the journal yet.
+    pub(crate) pending_rules: Option<Arc<Vec<NamedRule>>>,
     /// Damage of the journal. While it is set, calls and writes are refused.
     pub(crate) damage: Option<Arc<JournalDamage>>,
     /// Sequence number and checksum of the last record that was applied.
@@ -192,13 +196,22 @@ impl Snapshot {
         }
     }
 
-    /// Returns what holds for a principal. Where rules exist that may not all be readable, only administrators see tools.
+    /// Whether rules may exist that are not among those of the inventory, or that a newer Toolcrib has changed. Lost and
+    /// unreadable records may have defined rules; their own type cannot be trusted.
+    pub(crate) fn may_lack_rules(&self) -> bool {
+        self.damage.is_some()
+            || self.has_newer_rules
+            || self.pending_rules.is_some()
+            // A newer record of another type may be about the rules that exist.
+            || (self.newer_record.is_some() && !self.inventory.rules().is_empty())
+    }
+
+    /// Returns what holds for a principal. Where rules may exist that cannot be read, only administrators see tools.
     pub(crate) fn scope(&self, principal: &Principal) -> Arc<AccessScope> {
-        let rules = self.inventory.rules();
-        if self.ensure_usable().is_err() && !rules.is_empty() && principal.role() != Role::Admin {
+        if self.may_lack_rules() && principal.role() != Role::Admin {
             return AccessScope::nothing();
         }
-        rules.scope(principal)
+        self.inventory.rules().scope(principal)
     }
 
     /// Returns the catalogue as a principal may see it.

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use toolcrib::config::Config;
 use toolcrib::core::access::Role;
 use toolcrib::core::access_rules::{NamedRule, RuleKind};
 use toolcrib::core::inventory::{Actor, Origin};
 use toolcrib::core::policy::Verdict;
 use toolcrib::core::principal::{Claims, PrincipalIdentity};
 use toolcrib::registry::{HistoryQuery, PreviewCaller, RuleChange, TokenRequest};
-use toolcrib::testkit::ScriptedSource;
+use toolcrib::testkit::{ScriptedSource, open_with_connectors};
 use toolcrib::{Code, Principal, Registry};
 
 use crate::support::{TestRegistry, config, id, list_tools, open_yaml};
@@ -147,6 +148,52 @@ async fn changed_rules_rebuild_no_source() {
         .unwrap();
     assert!(is_kept());
     assert_eq!(registry.rules().in_force().policies().count(), 2);
+}
+
+/// A process without a configuration file, such as a command with `--data` alone, shares the store with a server.
+#[tokio::test]
+async fn a_process_without_a_configuration_file_keeps_the_rules_of_the_file() {
+    let (registry, ..) = open(RULES).await;
+    let without_file = Config { replaces_rules: false, ..config(SOURCES) };
+    let other = open_with_connectors(without_file, registry.options.clone(), registry.factory.clone()).await.unwrap();
+    let support = jwt(json!({"team": "support"}));
+    for registry in [&other, &registry.registry] {
+        assert_eq!(registry.rules().in_force().iter().count(), 5);
+        assert_eq!(seen(registry, &support), ["git__read_log", "shop__read_orders"]);
+        assert_eq!(seen(registry, &Principal::local("agent")), [""; 0]);
+    }
+    // It may define its own, and does not change the others.
+    let own = "policies: [{ name: own, match: { name: read_log }, verdict: deny }]\n";
+    let own = Config { replaces_rules: false, ..config(&format!("{SOURCES}{own}")) };
+    other.configuration().apply(&own).await.unwrap();
+    assert_eq!(seen(&other, &support), ["shop__read_orders"]);
+    assert_eq!(other.rules().in_force().iter().count(), 6);
+    other.close().await;
+}
+
+#[tokio::test]
+async fn a_group_of_the_file_stays_while_rules_defined_at_run_time_refer_to_it() {
+    let (registry, ..) = open(RULES).await;
+    let mine = policy("mine", json!({"match": {"group": "git"}, "verdict": "hide"}));
+    registry.rules().define(mine, actor()).await.unwrap();
+    let local = Principal::local("agent");
+    for rules in ["", "groups: { readers: {} }"] {
+        let without = config(&format!("{SOURCES}{rules}"));
+        let error = registry.configuration().apply(&without).await.unwrap_err();
+        let message = "group `git` is used by policy `mine`, defined at run time; keep the group in the configuration, or \
+                       change or remove them first";
+        assert_eq!((error.code, error.message.as_str()), (Code::ConfigInvalid, message));
+        assert_eq!(registry.rules().in_force().iter().count(), 6, "the rules in force stay");
+    }
+    // A start applies the rest, so that the policy can be removed.
+    let other = registry.open_again(SOURCES).await;
+    let left: Vec<String> = other.rules().in_force().iter().map(|(rule, _)| rule.to_string()).collect();
+    assert_eq!(left, ["group `git`", "policy `mine`"]);
+    assert_eq!(seen(&other, &local), ["shop__read_orders", "shop__wipe"]);
+    other.rules().remove(RuleKind::Policy, "mine", actor()).await.unwrap();
+    other.configuration().apply(&config(SOURCES)).await.unwrap();
+    assert!(other.rules().in_force().is_empty());
+    other.close().await;
 }
 
 #[tokio::test]

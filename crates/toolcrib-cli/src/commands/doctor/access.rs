@@ -1,7 +1,8 @@
 //! Checks of groups, access rules and tokens: what has no effect, or refers to what is not there.
 
 use toolcrib::Principal;
-use toolcrib::core::access_rules::{AccessRules, RuleKind};
+use toolcrib::core::access_rules::{AccessRules, NamedRule, RuleKind};
+use toolcrib::core::inventory::Origin;
 use toolcrib::registry::{GroupMembers, PreviewCaller};
 
 use super::DoctorCheck;
@@ -18,6 +19,7 @@ pub(super) fn check_rules(session: &CliSession) -> Vec<DoctorCheck> {
     if !rules.is_empty() {
         checks.push(count_rules(&rules));
     }
+    checks.extend(check_origins(session, &rules));
     checks.extend(check_groups(session, &rules));
     checks.extend(check_access(session, &rules));
     checks.extend(check_tokens(session, &rules));
@@ -38,6 +40,18 @@ fn count_rules(rules: &AccessRules) -> DoctorCheck {
     };
     let (groups, access) = (count(RuleKind::Group, "group"), count(RuleKind::Access, "access rule"));
     DoctorCheck::ok("access", format!("{groups}, {access}, {policies}"))
+}
+
+/// Reports rules of a configuration that are in force and not in the one that was read.
+fn check_origins(session: &CliSession, rules: &AccessRules) -> Option<DoctorCheck> {
+    let is_read = |rule: &NamedRule| session.registry.rules().configured_at(rule.kind(), rule.name()).is_some();
+    let unread = rules.iter().filter(|(rule, origin)| *origin == Origin::Config && !is_read(rule));
+    let unread: Vec<String> = unread.map(|(rule, _)| rule.to_string()).collect();
+    let message =
+        format!("in force, but not in the configuration that was read: {}", join_truncated(&unread, MAX_LISTED_NAMES));
+    let fix = "`--config FILE` names the file that defines them; a file without them removes them, except groups that \
+               rules defined at run time refer to";
+    (!unread.is_empty()).then(|| DoctorCheck::warn("access".to_owned(), message, fix))
 }
 
 /// Reports groups that name tools that are not there, and groups without tools.

@@ -76,6 +76,7 @@ pub(super) async fn watch_config(
             }
             continue;
         }
+        let local_had_none = session.registry.rules().leave_local_without_tools();
         let span = tracing::info_span!("reload", trace_id = %Trace::log_only().id());
         let applied = apply_config(session, mcp_service, app_state, &loaded).instrument(span).await;
         is_applied = applied.is_ok();
@@ -84,6 +85,9 @@ pub(super) async fn watch_config(
             // Forget the stamps, so that the next check applies the files again.
             known.values_mut().for_each(|stamp| *stamp = None);
             continue;
+        }
+        if !local_had_none {
+            session.warn_without_local_tools();
         }
         // Discover new sources, so that clients are notified of their tools.
         session.registry.refresher().refresh_in_background(Requester::default());
@@ -120,6 +124,7 @@ async fn reload_config(session: &CliSession, current: &LoadedConfig) -> Result<L
     // Off the async workers: computing trust reads the documents of the project, which may be large.
     let loaded = tokio::task::spawn_blocking(move || load_config(&common)).await;
     let loaded = loaded.context(Code::Internal, "the configuration could not be read")??;
+    session.registry.configuration().check(&loaded.config)?;
     let was_trusted = current.untrusted_project().is_none();
     let Some(project) = loaded.untrusted_project() else { return Ok(loaded) };
     if was_trusted && current.project.is_some() {
@@ -179,6 +184,7 @@ fn describe_changes(before: &Config, after: &Config) -> Vec<String> {
         warm,
         search_model,
         rules: _,
+        replaces_rules: _,
         // Checked when the files were merged.
         group_references: _,
         warnings: _,
