@@ -61,7 +61,7 @@ pub use inline_source::{parse_source, parse_source_resolved};
 pub use narrowing::Narrowing;
 pub use overrides::{OverridableSource, Override, Overrides, overrides_from_env};
 pub use reader::ReferenceLookup;
-pub use rules::{ConfiguredRule, GroupReference, REQUEST_BODY, parse_rule, rule_to_json};
+pub use rules::{ConfiguredRule, GroupReference, ParsedRule, REQUEST_BODY, parse_rule, rule_to_json};
 pub use settings::resolve_settings;
 pub use source_keys::Secrets;
 pub use syntax::yaml_to_json;

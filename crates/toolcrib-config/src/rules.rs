@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 use toolcrib_core::access_rules::{
     AccessRule, MAX_RULES_PER_KIND, NamedRule, Pattern, Policy, PolicyMatch, RuleKind, check_rule_name,
 };
-use toolcrib_core::text::did_you_mean;
+use toolcrib_core::text::{did_you_mean, sanitize_truncated};
 
 use super::ConfigDiagnostic;
 use super::reader::{ConfigReader, Section};
@@ -33,7 +33,7 @@ use super::syntax::{ConfigNode, NodeEntry, NodeValue, join_key};
 
 #[cfg(test)]
 pub(super) use group::{GROUP_KEYS, SELECTOR_KEYS};
-pub use single::{REQUEST_BODY, parse_rule};
+pub use single::{ParsedRule, REQUEST_BODY, parse_rule};
 pub use write::rule_to_json;
 pub(super) use write::{is_empty_section, rules_to_sections};
 
@@ -235,13 +235,19 @@ pub(super) fn check_merged(rules: &[ConfiguredRule], references: &[GroupReferenc
             format!("there is another {} `{name}` in `{}:{}`; rename one", kind.noun(), other.file, other.line);
         errors.push(ConfigDiagnostic::new(&configured.file, configured.line, kind.plural(), message));
     }
-    let groups = || rules.iter().filter(|known| known.rule.kind() == RuleKind::Group).map(|known| known.rule.name());
-    for reference in references.iter().filter(|reference| !groups().any(|group| group == reference.group)) {
-        let GroupReference { group, file, line, key } = reference;
-        let message = format!("unknown group `{group}`{}", did_you_mean(group, groups()));
-        errors.push(ConfigDiagnostic::new(file, *line, key, message));
-    }
+    let groups = rules.iter().filter(|known| known.rule.kind() == RuleKind::Group).map(|known| known.rule.name());
+    errors.extend(find_unknown_groups(references, &groups.collect::<Vec<_>>()));
     errors
+}
+
+/// Reports references to groups that are not among `groups`.
+fn find_unknown_groups(references: &[GroupReference], groups: &[&str]) -> Vec<ConfigDiagnostic> {
+    let unknown = references.iter().filter(|reference| !groups.contains(&reference.group.as_str()));
+    let report = |GroupReference { group, file, line, key }: &GroupReference| {
+        let near = did_you_mean(group, groups.iter().copied());
+        ConfigDiagnostic::new(file, *line, key, format!("unknown group `{}`{near}", sanitize_truncated(group, 80)))
+    };
+    unknown.map(report).collect()
 }
 
 /// Reports keys that are not in `known`, in files of every client: a rule that is read in part could allow more.

@@ -12,7 +12,7 @@ use std::path::Path;
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use toolcrib::config::{ConfigDiagnostic, parse_rule};
+use toolcrib::config::{ConfigDiagnostic, ParsedRule, parse_rule};
 use toolcrib::core::access_rules::{NamedRule, RuleKind};
 use toolcrib::core::inventory::Origin;
 use toolcrib::registry::RuleChange;
@@ -176,21 +176,31 @@ pub(crate) async fn run(common: &CommonArguments, kind: RuleKind, action: RuleAc
         }
         RuleAction::Set { name, file, dry_run } => {
             // A wrong file is reported even where the store cannot be opened.
-            let rule = read_rule(kind, &name, &file)?;
-            let session = CliSession::open_offline(common).await?;
-            let change = RuleChange::Define(Box::new(rule));
-            session.run_and_close(async |session| change::run(session, &change, dry_run).await).await
+            let parsed = read_rule(kind, &name, &file)?;
+            let session = open_for_change(common, dry_run).await?;
+            let set = async |session: &CliSession| {
+                let in_force = session.registry.rules().in_force();
+                let rule = parsed.check_groups(&in_force);
+                let rule = rule.map_err(|errors| ConfigDiagnostic::combined_error(&errors))?;
+                change::run(session, &RuleChange::Define(Box::new(rule)), dry_run).await
+            };
+            session.run_and_close(set).await
         }
         RuleAction::Remove { name, dry_run } => {
-            let session = CliSession::open_offline(common).await?;
+            let session = open_for_change(common, dry_run).await?;
             let change = RuleChange::Remove(kind, name);
             session.run_and_close(async |session| change::run(session, &change, dry_run).await).await
         }
     }
 }
 
+/// Opens a session for a change, or for its preview, which creates no store.
+async fn open_for_change(common: &CommonArguments, dry_run: bool) -> Result<CliSession> {
+    if dry_run { CliSession::open_read_only(common).await } else { CliSession::open_offline(common).await }
+}
+
 /// Reads the definition of a rule. Errors name file and line.
-fn read_rule(kind: RuleKind, name: &str, file: &str) -> Result<NamedRule> {
+fn read_rule(kind: RuleKind, name: &str, file: &str) -> Result<ParsedRule> {
     let (text, file) = if file == "-" { (read_stdin()?, STDIN_NAME) } else { (read_file(Path::new(file))?, file) };
     parse_rule(kind, name, &text, file).map_err(|errors| ConfigDiagnostic::combined_error(&errors))
 }

@@ -244,7 +244,7 @@ fn shown_rules_have_their_origins() {
 
 #[test]
 fn a_single_definition_has_the_keys_of_a_file() {
-    let group = |text: &str, file: &str| parse_rule(RuleKind::Group, "support", text, file);
+    let group = |text: &str, file: &str| parse_rule(RuleKind::Group, "support", text, file).map(|parsed| parsed.rule);
     let expected = NamedRule::Group("support".into(), Group { tools: vec!["a__b".into()], ..Group::default() });
     assert_eq!(group("tools: [a__b]", "x.yaml").unwrap(), expected);
     assert_eq!(group("tools = ['a__b']", "x.toml").unwrap(), expected);
@@ -252,9 +252,9 @@ fn a_single_definition_has_the_keys_of_a_file() {
     let response = r#"{ "name": "support", "title": null, "select": [], "tools": ["a__b"], "exclude": [], "instructions": null,
         "essential": [], "mode": null, "members": ["a__b"], "missing": [], "origin": "runtime" }"#;
     assert_eq!(group(response, REQUEST_BODY).unwrap(), expected);
-    let access = parse_rule(RuleKind::Access, "all", "groups: [support]", "x.yaml").unwrap();
+    let access = parse_rule(RuleKind::Access, "all", "groups: [support]", "x.yaml").unwrap().rule;
     assert_eq!(rule_to_json(&access), json!({ "name": "all", "when": [], "groups": ["support"], "active": true }));
-    let policy = parse_rule(RuleKind::Policy, "none", "verdict: deny", "x.yaml").unwrap();
+    let policy = parse_rule(RuleKind::Policy, "none", "verdict: deny", "x.yaml").unwrap().rule;
     assert_eq!(rule_to_json(&policy), json!({ "name": "none", "match": {}, "verdict": "deny" }));
     assert_eq!(
         rule_to_json(&expected),
@@ -397,7 +397,8 @@ proptest! {
         prop_assert_eq!(&rules(&parse(&text, "toolcrib.json").unwrap()), &all, "{}", text);
         for rule in all {
             let text = rule_to_json(&rule).to_string();
-            prop_assert_eq!(parse_rule(rule.kind(), rule.name(), &text, REQUEST_BODY), Ok(rule), "{}", text);
+            let parsed = parse_rule(rule.kind(), rule.name(), &text, REQUEST_BODY).map(|parsed| parsed.rule);
+            prop_assert_eq!(parsed, Ok(rule), "{}", text);
         }
     }
 

@@ -180,7 +180,9 @@ async fn define_rule(
     params: QueryParams,
     JsonBody(body): JsonBody<Box<RawValue>>,
 ) -> ApiResult {
+    let in_force = request.app.registry.rules().in_force();
     let rule = parse_rule(kind, &name, body.get(), REQUEST_BODY)
+        .and_then(|parsed| parsed.check_groups(&in_force))
         .map_err(|faults| ConfigDiagnostic::combined_error(&faults))?;
     let is_replaced = AtomicBool::new(false);
     let is_unchanged = |inventory: &Inventory| {
@@ -254,15 +256,7 @@ async fn render_rule(request: &AuthorizedRequest, rule: NamedRule, origin: Origi
 /// Returns and logs a warning if a change has left local processes without tools. `had_none` tells whether they had none
 /// before it.
 fn local_warning(registry: &Registry, had_none: bool) -> Option<String> {
-    if had_none || !registry.rules().leave_local_without_tools() {
-        return None;
-    }
-    let remedy = if registry.rules().in_force().restrict_access() {
-        "an access rule with `when: [{ claim: caller.kind, equals: local }]` gives them groups"
-    } else {
-        "policies deny or hide all of them"
-    };
-    let warning = format!("processes on this machine without a token see no tools now; {remedy}");
+    let warning = registry.rules().local_warning().filter(|_| !had_none)?;
     tracing::warn!("{warning}");
     Some(warning)
 }

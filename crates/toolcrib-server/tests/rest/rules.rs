@@ -127,6 +127,12 @@ async fn an_invalid_definition_is_refused_with_its_faults() {
     assert_eq!(typo["error"]["code"], "CONFIG_INVALID");
     let fault = &typo["error"]["details"]["faults"][0];
     assert!(fault["message"].as_str().unwrap().contains("did you mean `tools`"), "{typo}");
+    server.put("/api/groups/counter", &json!({}), "").await;
+    let unknown = server.put("/api/access/desk", &json!({ "groups": ["conter"] }), "").await.expect_json(400);
+    let message = "unknown group `conter`; did you mean `counter`?";
+    let expected = json!([{ "file": "request body", "line": 1, "key": "groups[0]", "message": message }]);
+    assert_eq!(unknown["error"]["details"]["faults"], expected);
+    assert_eq!(server.delete("/api/groups/counter", "").await.status, 204);
     for (path, body) in [
         ("/api/access/desk", json!({ "groups": ["nowhere"] })),
         ("/api/access/desk", json!({ "groups": [] })),

@@ -129,7 +129,7 @@ impl RuleDraft {
             DraftBody::Yaml(text) => (text.clone(), YAML_NAME),
         };
         let is_yaml = file == YAML_NAME;
-        let rule = parse_rule(self.kind, &self.name, &text, file).map_err(|diagnostics| {
+        let parsed = parse_rule(self.kind, &self.name, &text, file).map_err(|diagnostics| {
             let errors = diagnostics.into_iter().map(|diagnostic| match diagnostic.line {
                 // The only error without a line is that of the name.
                 0 => DraftError::about_name(diagnostic.message),
@@ -141,8 +141,8 @@ impl RuleDraft {
             });
             errors.collect::<Vec<_>>()
         })?;
-        rule.check().map_err(|error| vec![DraftError::general(error.message)])?;
-        Ok(rule)
+        parsed.rule.check().map_err(|error| vec![DraftError::general(error.message)])?;
+        Ok(parsed.rule)
     }
 
     /// Returns the draft in the YAML editor. What is filled in is kept, valid or not.

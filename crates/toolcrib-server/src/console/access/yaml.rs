@@ -68,9 +68,9 @@ mod tests {
             (RuleKind::Policy, json!({ "match": { "risk": ["destructive"], "group": "all" }, "verdict": "ask" })),
         ] {
             let text = write_yaml(keys.as_object().unwrap());
-            let rule =
+            let parsed =
                 parse_rule(kind, "x", &text, "definition.yaml").unwrap_or_else(|error| panic!("{error:?}\n{text}"));
-            assert_eq!(Value::Object(to_keys(&rule)), keys, "{text}");
+            assert_eq!(Value::Object(to_keys(&parsed.rule)), keys, "{text}");
         }
     }
 }
