@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 
 use crate::support::test_project::{TestProject, field_values};
+use crate::support::test_server::{TestWorkspace, wait_until};
 
 /// Rules in the configuration file, from its fourth line on.
 const CONFIGURED_RULES: &str = "\
@@ -132,10 +133,16 @@ fn wrong_definitions_are_refused_with_file_line_and_reason() {
         ("group", "a", "a.yaml", "tools: [\n", "a.yaml:"),
         ("access", "a", "a.yaml", "when:\n  - { claim: team, like: x }\ngroups: [b]\n", "a.yaml:2: when[0]"),
         ("access", "a", "a.yaml", "when: []\n", "group"),
-        ("access", "a", "a.yaml", "groups: [nowhere]\n", "unknown group `nowhere`"),
+        ("access", "a", "a.yaml", "groups:\n  - nowhere\n", "a.yaml:2: groups[0]: unknown group `nowhere`"),
         ("policy", "a", "a.yaml", "match: { source: x }\n", "needs `verdict`"),
         ("policy", "a", "a.yaml", "match: { source: x }\nverdict: maybe\n", "a.yaml:2: verdict"),
-        ("policy", "a", "a.yaml", "match: { group: nowhere }\nverdict: deny\n", "unknown group `nowhere`"),
+        (
+            "policy",
+            "a",
+            "a.yaml",
+            "match: { group: nowhere }\nverdict: deny\n",
+            "a.yaml:1: match.group: unknown group `nowhere`",
+        ),
         ("policy", "a", "a.yaml", "match: { name: \"${env:HOME}\" }\nverdict: deny\n", "a.yaml:1: match.name"),
     ] {
         project.write(file, text);
@@ -176,12 +183,16 @@ fn rules_of_the_configuration_are_changed_in_their_file() {
             &[kind, "remove", name],
             &[kind, "remove", name, "--dry-run"],
         ] {
-            project.run(arguments).assert_code(2).assert_stderr(place).assert_stderr("change it there");
+            project.run(arguments).assert_code(1).assert_stderr(place).assert_stderr("change it there");
+            assert_eq!(project.json(1, arguments)["error"]["code"], "CONFLICT");
         }
         project.run(&[kind, "list"]).assert_stdout(place.trim_end_matches('`'));
         assert_eq!(project.json(0, &[kind, "show", name])["origin"], "config");
     }
     project.run(&["group", "show", "tme"]).assert_code(2).assert_stderr("did you mean `time`?");
+    project.write("access.yaml", "groups: [tme]\n");
+    let unknown = project.run(&["access", "set", "new", "--file", "access.yaml"]);
+    unknown.assert_code(2).assert_stderr("access.yaml:1: groups[0]: unknown group `tme`; did you mean `time`?");
     project.run(&["policy", "list"]).assert_stdout(r#"name file_*, when caller.kind is "token""#);
     // Rules of the file are narrowed at run time by another policy.
     project.set_rule("policy", "no-files", &json!({"match": {"source": "core", "name": "file_*"}, "verdict": "hide"}));
@@ -232,6 +243,89 @@ fn a_dry_run_shows_who_gains_and_loses_and_writes_nothing() {
     assert_eq!(project.set_rule("access", "local", &local).stderr, "");
     project.run(&["access", "remove", "local", "--dry-run"]).assert_stderr("see no tool with this change");
     project.run(&["--quiet", "access", "remove", "local"]).assert_code(0);
+}
+
+#[test]
+fn a_dry_run_creates_no_store() {
+    let project = project_with("");
+    project.write("rule.json", r#"{"tools": ["calculate"]}"#);
+    let dry = project.run(&["group", "set", "a", "--file", "rule.json", "--dry-run", "--data", "new"]);
+    dry.assert_code(0).assert_stdout("dry run: the group `a` would be defined");
+    project.run(&["group", "remove", "a", "--dry-run", "--data", "new"]).assert_code(2);
+    assert!(!project.path("project/new").exists());
+}
+
+/// A server and a command share a data directory, and only the server has the file.
+#[test]
+fn a_command_without_the_file_leaves_its_rules_in_force() {
+    let project = project_with(CONFIGURED_RULES);
+    let data = project.path("data");
+    let data = ["--data", data.to_str().unwrap()];
+    let seen = || project.tool_names(&[&["--claims", "{\"team\":\"sales\"}"], &data[..]].concat());
+    assert_eq!(seen(), [""; 0]);
+    let elsewhere = |arguments: &[&str]| {
+        crate::support::run(&project.path("tmp"), &project.path("home"), &[arguments, &data].concat(), &[])
+    };
+    let origins = || {
+        let listed = elsewhere(&["access", "list", "--json"]).stdout;
+        let listed: Value = serde_json::from_str(&listed).unwrap();
+        field_values(&listed["access"], "origin").join(",")
+    };
+    elsewhere(&["token", "create", "ci", "--role", "agent"]).assert_code(0);
+    assert_eq!(origins(), "config");
+    // The user's own file is read for every store.
+    std::fs::create_dir_all(project.path("home/.config/toolcrib")).unwrap();
+    std::fs::write(project.path("home/.config/toolcrib/toolcrib.yaml"), "warm: start\n").unwrap();
+    elsewhere(&["token", "revoke", "ci"]).assert_code(0);
+    assert_eq!(origins(), "config");
+    let report = elsewhere(&["doctor", "--json"]).stdout;
+    assert!(report.contains("not in the configuration that was read: group `time`, access rule `clock`"), "{report}");
+    // A file without rules removes them.
+    project.write("empty.yaml", "");
+    let empty = project.path("project/empty.yaml");
+    elsewhere(&["--config", empty.to_str().unwrap(), "access", "list"]).assert_code(0);
+    assert_eq!(origins(), "");
+}
+
+#[test]
+fn rules_that_leave_local_without_tools_are_warned_about_before_any_discovery() {
+    let project = TestProject::new("one: { command: SERVER }");
+    project.set_rule("group", "all", &json!({"select": [{}]}));
+    let rule = json!({"when": [{"claim": "team", "equals": "a"}], "groups": ["all"]});
+    let output = project.set_rule("access", "team", &rule);
+    assert!(output.stderr.contains("see no tool with this change; this rule gives them"), "{}", output.stderr);
+
+    let workspace = TestWorkspace::new(&json!({}), &json!({}));
+    let local = json!({"name": "local", "when": [{"claim": "caller.kind", "equals": "local"}], "groups": ["all"]});
+    let team = json!({"name": "team", "when": [{"claim": "team", "equals": "a"}], "groups": ["all"]});
+    let configure = |access: Value| {
+        let core = json!({"core": {"builtin": ["calculate"]}});
+        let config = json!({"sources": core, "groups": {"all": {"select": [{}]}}, "access": access});
+        std::fs::write(workspace.path("toolcrib.json"), config.to_string()).unwrap();
+    };
+    let warnings = || {
+        let log = std::fs::read_to_string(workspace.path("serve.log")).unwrap();
+        (log.matches("configuration reloaded").count(), log.matches("without a token see no tools now").count())
+    };
+    configure(json!([team]));
+    let server = workspace.serve();
+    wait_until("the warning", || warnings() == (0, 1));
+    configure(json!([team, local]));
+    wait_until("the reload", || warnings() == (1, 1));
+    configure(json!([team]));
+    wait_until("the second reload", || warnings() == (2, 2));
+    // A group that a rule defined at run time refers to cannot be dropped.
+    let policy = json!({"match": {"group": "all"}, "verdict": "ask"}).to_string();
+    std::fs::write(workspace.path("policy.json"), policy).unwrap();
+    let mut set = workspace.toolcrib(&["policy", "set", "mine", "--file", "policy.json"]);
+    assert!(set.stdin(Stdio::null()).stderr(Stdio::null()).stdout(Stdio::null()).status().unwrap().success());
+    workspace.configure(&json!({"core": {"builtin": ["calculate"]}}), &json!({}));
+    let refused = "error: group `all` is used by policy `mine`, defined at run time; keep the group in the configuration, \
+                   or change or remove them first; the configuration stays as it was";
+    let log = || std::fs::read_to_string(workspace.path("serve.log")).unwrap();
+    wait_until("the refusal", || log().contains(refused));
+    assert_eq!(warnings(), (2, 2));
+    drop(server);
 }
 
 #[test]

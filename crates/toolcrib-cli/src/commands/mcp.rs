@@ -75,6 +75,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
         }
         None => {
             let session = CliSession::open_long_running(common).await?;
+            session.warn_without_local_tools();
             // In the background: the first list in mode `auto` counts tokens, and the client should not wait for the
             // load.
             tokio::task::spawn_blocking(token_count::load_tokenizer);

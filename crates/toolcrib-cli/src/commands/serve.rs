@@ -83,6 +83,7 @@ async fn serve(
     let app_state = http_server.app_state().clone();
     // The socket is bound already: connections that arrive from now on wait in its queue.
     print_addresses(common, &http_server, &session.data_directory)?;
+    session.warn_without_local_tools();
     warm_at_start(&session.registry);
 
     let config_watch = reload::watch_config(session, &mcp_service, &app_state, hangup_signal);

@@ -8,7 +8,7 @@ use toolcrib::core::access_rules::{NamedRule, RuleKind};
 use toolcrib::core::inventory::Origin;
 use toolcrib::core::tool::ToolName;
 use toolcrib::registry::{CallerChange, RuleChange, RuleChangePreview, ToolChanges};
-use toolcrib::{Code, Error, Principal, Registry, Result};
+use toolcrib::{Registry, Result};
 
 use super::find_rule;
 use crate::output;
@@ -26,13 +26,11 @@ pub(super) async fn run(session: &CliSession, change: &RuleChange, dry_run: bool
         RuleChange::Remove(kind, name) => (*kind, name.as_str()),
     };
     let origin = registry.rules().in_force().origin(kind, name);
-    match origin {
-        Some(Origin::Config) => return Err(configured_error(registry, kind, name)),
-        None if matches!(change, RuleChange::Remove(..)) => return Err(registry.rules().unknown_error(kind, name)),
-        Some(Origin::Runtime) | None => {}
+    if origin.is_none() && matches!(change, RuleChange::Remove(..)) {
+        return Err(registry.rules().unknown_error(kind, name));
     }
     let preview = registry.rules().preview(change, &[])?;
-    let warning = local_warning(registry, change, &preview);
+    let warning = local_warning(registry, change)?;
     if dry_run {
         let verb = match (change, origin) {
             (RuleChange::Remove(..), _) => "removed",
@@ -87,22 +85,11 @@ fn print_rule(session: &CliSession, rule: &NamedRule, message: &str) -> Result<(
     output::print_json(&session.registry.rules().to_json(&rule, origin))
 }
 
-/// Returns the error for a change of a rule that the configuration defines. The file has to be changed first, so it is
-/// an error of the configuration.
-fn configured_error(registry: &Registry, kind: RuleKind, name: &str) -> Error {
-    let place = match registry.rules().configured_at(kind, name) {
-        Some(place) => format!("`{place}`"),
-        None => "the configuration of another process".to_owned(),
-    };
-    let message = format!("the {} `{name}` is defined in {place}; change it there", kind.noun());
-    Error::new(Code::ConfigInvalid, message)
-}
-
-/// Returns a warning if the change leaves local processes without tools, which they have before it.
-fn local_warning(registry: &Registry, change: &RuleChange, preview: &RuleChangePreview) -> Option<String> {
-    let seen_before = registry.view(&Principal::local("local")).offered_tools().count();
-    let loses_all = |caller: &&CallerChange| caller.tools.gains_count == 0 && caller.tools.loses_count == seen_before;
-    preview.callers.iter().filter(|caller| caller.kind == "local").find(loses_all)?;
+/// Returns a warning if the change leaves local processes without tools, which they are not before it.
+fn local_warning(registry: &Registry, change: &RuleChange) -> Result<Option<String>> {
+    if !registry.rules().would_leave_local_without_tools(change)? {
+        return Ok(None);
+    }
     let warning = "warning: local processes without a token (`toolcrib mcp`, agents on this machine) see no tool \
                    with this change";
     let rules = registry.rules().in_force();
@@ -114,11 +101,11 @@ fn local_warning(registry: &Registry, change: &RuleChange, preview: &RuleChangeP
         RuleChange::Remove(RuleKind::Access, _) => rules.groups().next().map(|group| group.name.clone()),
         RuleChange::Remove(..) => None,
     };
-    let Some(group) = group else { return Some(warning.to_owned()) };
+    let Some(group) = group else { return Ok(Some(warning.to_owned())) };
     let rule = format!("{{when: [{{claim: caller.kind, equals: local}}], groups: [{group}]}}");
-    Some(format!(
+    Ok(Some(format!(
         "{warning}; this rule gives them the tools of `{group}`: `echo '{rule}' | toolcrib access set local --file -`"
-    ))
+    )))
 }
 
 /// Renders what changes for each caller.
