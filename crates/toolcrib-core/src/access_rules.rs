@@ -13,6 +13,7 @@
 //! ones, it sees the tools of the groups that the active rules give it, and nothing without one.
 
 mod condition;
+mod contradiction;
 mod explain;
 mod group;
 mod pattern;
@@ -32,6 +33,7 @@ use crate::principal::Principal;
 use crate::text::sanitize_truncated;
 
 pub use condition::{ClaimCondition, ClaimPath, ClaimTest};
+pub use contradiction::find_contradiction;
 pub use explain::{ExplainedRule, Explanation, SourceVerdict};
 pub use group::{Group, Match, Risk, RiskHints, RiskSet, Selector, ToolDetails, ToolFacts};
 pub use pattern::Pattern;
@@ -204,20 +206,6 @@ impl NamedRule {
             }
         }
     }
-}
-
-/// Finds two conditions that no caller can meet together. Returns the position of the later one, and the reason.
-pub fn find_contradiction(conditions: &[ClaimCondition]) -> Option<(usize, String)> {
-    let text = |condition: &ClaimCondition| {
-        let ClaimCondition { claim, test } = condition;
-        sanitize_truncated(&format!("{}: {} {}", claim.as_str(), test.name(), test.value()), 120)
-    };
-    conditions.iter().enumerate().find_map(|(index, condition)| {
-        let rest = &conditions[index + 1..];
-        let other = rest.iter().position(|other| condition.contradicts(other))?;
-        let reason = format!("no caller can meet both `{}` and `{}`", text(condition), text(&rest[other]));
-        Some((index + 1 + other, reason))
-    })
 }
 
 /// Checks the name of a group, access rule or policy: it stands in URLs, commands and logs.

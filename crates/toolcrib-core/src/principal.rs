@@ -253,6 +253,9 @@ impl PrincipalIdentity {
     /// Id of the token in `admin.token`. Ids of stored tokens are hexadecimal digits, so none is equal to it.
     pub const ADMIN_TOKEN: &str = "admin";
 
+    /// Names of all kinds.
+    pub const KINDS: [&str; 4] = ["local", "token", "console", "jwt"];
+
     /// Name of the kind, as conditions on `caller.kind` read it.
     pub fn kind(&self) -> &'static str {
         match self {

@@ -10,7 +10,8 @@ use crate::syntax::{ConfigNode, NodeEntry, NodeValue, join_key, node_to_json};
 /// Maximum number of conditions of a rule.
 const MAX_CONDITIONS: usize = 32;
 
-/// Reads `when`: a list of conditions. Reports two of them that no caller can meet, at the later one.
+/// Reads `when`: a list of conditions. Reports one that no caller can meet, alone or with an
+/// earlier one.
 pub(super) fn read_conditions(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> Vec<ClaimCondition> {
     report_null(reader, section, &["when"]);
     let Some(node) = section.get("when") else { return Vec::new() };

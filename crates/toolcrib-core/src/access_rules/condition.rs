@@ -112,7 +112,7 @@ impl ClaimTest {
     }
 
     /// Whether the value of a claim passes; `None` is a missing claim.
-    fn accepts(&self, claim: Option<&Value>) -> bool {
+    pub(super) fn accepts(&self, claim: Option<&Value>) -> bool {
         match self {
             ClaimTest::Equals(expected) => equals(claim, expected),
             ClaimTest::NotEquals(expected) => !equals(claim, expected),
@@ -157,7 +157,7 @@ fn is_in(claim: Option<&Value>, values: &[Value]) -> bool {
 }
 
 /// Compares two JSON values. Numbers are equal by value: JSON does not distinguish `1` from `1.0`.
-fn is_equal(a: &Value, b: &Value) -> bool {
+pub(super) fn is_equal(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => {
             a == b || ((a.is_f64() || b.is_f64()) && a.as_f64().is_some() && a.as_f64() == b.as_f64())
@@ -188,11 +188,13 @@ impl ClaimPath {
         if segments.iter().any(String::is_empty) {
             return Err("the path of a claim has an empty part; write a literal dot as `\\.`".to_owned());
         }
-        if let [first, fact] = &segments[..]
+        let is_fact = |rest: &[String]| matches!(rest, [fact] if FACT_NAMES.contains(&fact.as_str()));
+        if let [first, rest @ ..] = &segments[..]
             && first == CALLER
-            && !FACT_NAMES.contains(&fact.as_str())
+            && !is_fact(rest)
         {
-            return Err(format!("there is no `{CALLER}.{fact}`; the known ones are {}", FACT_NAMES.join(", ")));
+            let names = FACT_NAMES.map(|name| format!("{CALLER}.{name}")).join(", ");
+            return Err(format!("there is no fact `{text}`; the known ones are {names}"));
         }
         Ok(ClaimPath { text: text.to_owned(), segments })
     }
@@ -200,6 +202,19 @@ impl ClaimPath {
     /// The path as it was written.
     pub fn as_str(&self) -> &str {
         &self.text
+    }
+
+    /// Name of the fact, if the path is one of Toolcrib's own facts.
+    pub(super) fn fact(&self) -> Option<&str> {
+        match &self.segments[..] {
+            [first, fact] if first == CALLER => Some(fact),
+            _ => None,
+        }
+    }
+
+    /// Whether both are the same path, however it is written.
+    pub(super) fn is_same(&self, other: &ClaimPath) -> bool {
+        self.segments == other.segments
     }
 
     /// Finds the value for a principal. `null` is missing.
@@ -244,33 +259,6 @@ impl ClaimCondition {
     /// Whether the condition holds for a principal.
     pub fn holds(&self, principal: &Principal) -> bool {
         self.test.accepts(self.claim.find(principal).as_deref())
-    }
-
-    /// Whether no principal can meet both conditions.
-    pub fn contradicts(&self, other: &ClaimCondition) -> bool {
-        self.claim == other.claim && (self.test.excludes(&other.test) || other.test.excludes(&self.test))
-    }
-}
-
-impl ClaimTest {
-    /// Whether a value that passes `self` never passes `other`: a test and its negation, or a missing claim and a test
-    /// that needs one.
-    fn excludes(&self, other: &ClaimTest) -> bool {
-        match (self, other) {
-            (ClaimTest::Equals(a), ClaimTest::NotEquals(b)) | (ClaimTest::Contains(a), ClaimTest::NotContains(b)) => {
-                is_equal(a, b)
-            }
-            (ClaimTest::In(a), ClaimTest::NotIn(b)) => a.iter().all(|a| b.iter().any(|b| is_equal(a, b))),
-            (ClaimTest::Exists(false), other) => {
-                let needs_claim = [
-                    matches!(other, ClaimTest::Exists(true)),
-                    matches!(other, ClaimTest::Equals(_) | ClaimTest::Contains(_)),
-                    matches!(other, ClaimTest::Matches(_) | ClaimTest::In(_)),
-                ];
-                needs_claim.contains(&true)
-            }
-            _ => false,
-        }
     }
 }
 
@@ -378,24 +366,12 @@ mod tests {
             (json!({"claim": "a", "in": []}), "at least one value"),
             (json!({"claim": "a", "matches": "regex:("}), "unclosed group"),
             (json!({"claim": "a", "exists": "yes"}), "true or false"),
-            (json!({"claim": "caller.name", "exists": true}), "no `caller.name`"),
+            (json!({"claim": "caller.name", "exists": true}), "no fact `caller.name`"),
+            (json!({"claim": "caller", "exists": true}), "no fact `caller`"),
+            (json!({"claim": "caller.kind.x", "exists": true}), "no fact `caller.kind.x`"),
         ] {
             let error = serde_json::from_value::<ClaimCondition>(value).unwrap_err().to_string();
             assert!(error.contains(reason), "{error}");
         }
-    }
-
-    #[test]
-    fn a_condition_contradicts_its_negation() {
-        let check = |a: Value, b: Value, expected: bool| {
-            let (a, b) = (condition(a), condition(b));
-            assert_eq!((a.contradicts(&b), b.contradicts(&a)), (expected, expected), "{a:?} {b:?}");
-        };
-        check(json!({"claim": "a", "equals": 1}), json!({"claim": "a", "not_equals": 1}), true);
-        check(json!({"claim": "a", "equals": 1}), json!({"claim": "b", "not_equals": 1}), false);
-        check(json!({"claim": "a", "equals": 1}), json!({"claim": "a", "equals": 2}), false);
-        check(json!({"claim": "a", "exists": false}), json!({"claim": "a", "matches": "*"}), true);
-        check(json!({"claim": "a", "exists": false}), json!({"claim": "a", "not_in": ["x"]}), false);
-        check(json!({"claim": "a", "in": ["x"]}), json!({"claim": "a", "not_in": ["x", "y"]}), true);
     }
 }

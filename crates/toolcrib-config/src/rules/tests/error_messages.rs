@@ -135,7 +135,7 @@ fn a_condition_has_a_claim_and_one_test() {
     );
     check_when(
         "[{ claim: caller.name, equals: 1 }]",
-        "[0].claim: there is no `caller.name`; the known ones are kind, role, issuer, token",
+        "[0].claim: there is no fact `caller.name`; the known ones are caller.kind, caller.role, caller.issuer, caller.token",
     );
     check_when("[{ claim: a, in: x }]", "[0].in: expected a list with at least one value");
     check_when("[{ claim: a, exists: 1 }]", "[0].exists: expected true or false, found a number");
