@@ -262,13 +262,13 @@ impl Inventory {
             Event::TokenRevoked { token, .. } => {
                 Arc::make_mut(&mut self.tokens).remove(token);
             }
-            Event::GroupDefined { group, origin, definition } => {
+            Event::GroupDefined { group, origin, definition, .. } => {
                 self.apply_rule(NamedRule::Group(group.clone(), definition.clone()), *origin);
             }
-            Event::AccessRuleDefined { rule, origin, definition } => {
+            Event::AccessRuleDefined { rule, origin, definition, .. } => {
                 self.apply_rule(NamedRule::Access(rule.clone(), definition.clone()), *origin);
             }
-            Event::PolicyDefined { policy, origin, definition } => {
+            Event::PolicyDefined { policy, origin, definition, .. } => {
                 self.apply_rule(NamedRule::Policy(policy.clone(), definition.clone()), *origin);
             }
             Event::GroupRemoved { group } => Arc::make_mut(&mut self.rules).remove(RuleKind::Group, group),

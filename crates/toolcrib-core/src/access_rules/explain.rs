@@ -75,7 +75,8 @@ impl AccessRules {
         } else if source_verdict.verdict > Verdict::Allow {
             push("source", tool.source, format!("default `{}`", source_verdict.verdict.as_str()));
         }
-        for policy in scope.policies().iter().filter(|policy| policy.matches(tool)) {
+        // Those with `allow` too, which have no effect on the verdict.
+        for policy in self.applicable_policies(principal).filter(|policy| policy.matches(tool)) {
             push("policy", &policy.policy.name, policy.verdict().as_str().to_owned());
         }
         let verdict = scope.verdict(tool, source_verdict.verdict);

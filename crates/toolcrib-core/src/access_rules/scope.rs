@@ -80,12 +80,8 @@ impl AccessRules {
 
     /// Finds the groups and policies that hold for a principal.
     fn resolve_scope(&self, principal: &Principal) -> AccessScope {
-        let policies = self.policies().filter(|policy| {
-            let Policy { matches, verdict } = &policy.definition;
-            // `allow` is the weakest verdict and has no effect beside others.
-            *verdict > Verdict::Allow && matches.when.iter().all(|condition| condition.holds(principal))
-        });
-        let policies = policies.map(|policy| ScopePolicy::new(policy, self)).collect();
+        // `allow` is the weakest verdict and has no effect beside others.
+        let policies = self.applicable_policies(principal).filter(|policy| policy.verdict() > Verdict::Allow).collect();
         let scope = AccessScope {
             key: Fingerprint::digest(""),
             groups: self.visible_groups(principal),
@@ -95,6 +91,14 @@ impl AccessRules {
             only: Vec::new(),
         };
         scope.with_key()
+    }
+
+    /// Returns the policies whose conditions a principal meets, in the order of their names.
+    pub(super) fn applicable_policies(&self, principal: &Principal) -> impl Iterator<Item = ScopePolicy> {
+        let holds = |policy: &&Arc<Defined<Policy>>| {
+            policy.definition.matches.when.iter().all(|condition| condition.holds(principal))
+        };
+        self.policies().filter(holds).map(|policy| ScopePolicy::new(policy, self))
     }
 
     /// Returns the groups whose tools a principal sees; `None` for all tools. A group that does not exist has no tools.

@@ -47,6 +47,7 @@ fn example() -> Arc<AccessRules> {
         },
         "policies": {
             "careful": { "match": { "name": "get_secret" }, "verdict": "deny" },
+            "fine": { "match": { "name": "get_*" }, "verdict": "allow" },
             "ask-store": { "match": { "group": "stock", "when": [{ "claim": "team", "equals": "store" }] }, "verdict": "ask" },
         },
     }))
@@ -136,6 +137,7 @@ fn an_explanation_lists_the_rules_in_the_order_in_which_they_apply() {
                 "group stock: does not have the tool",
                 "source shop: rule `get_*: ask`",
                 "policy careful: deny",
+                "policy fine: allow",
             ]
             .map(str::to_owned)
             .to_vec()

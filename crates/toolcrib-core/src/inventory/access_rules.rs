@@ -32,7 +32,7 @@ impl Inventory {
         if self.rules.has(rule, Origin::Runtime) {
             return Ok(Vec::new());
         }
-        Ok(vec![Event::rule_defined(rule.clone(), Origin::Runtime)])
+        Ok(vec![Event::rule_defined(rule.clone(), Origin::Runtime, known.is_some())])
     }
 
     /// Removes a rule that was defined at run time. Fails with `CONFLICT` for one of the configuration, and for a group
@@ -77,7 +77,10 @@ impl Inventory {
             return Err(error);
         }
         let new = configured.iter().filter(|rule| !self.rules.has(rule, Origin::Config));
-        let new = new.map(|rule| Event::rule_defined(rule.clone(), Origin::Config));
+        let new = new.map(|rule| {
+            let replaces = self.rules.origin(rule.kind(), rule.name()).is_some();
+            Event::rule_defined(rule.clone(), Origin::Config, replaces)
+        });
         Ok(new.chain(gone).collect())
     }
 

@@ -131,6 +131,9 @@ pub enum Event {
         group: String,
         origin: Origin,
         definition: Group,
+        /// Whether it replaces a definition of the same name.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        replaces: bool,
     },
     GroupRemoved {
         group: String,
@@ -139,6 +142,9 @@ pub enum Event {
         rule: String,
         origin: Origin,
         definition: AccessRule,
+        /// Whether it replaces a definition of the same name.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        replaces: bool,
     },
     AccessRuleRemoved {
         rule: String,
@@ -147,6 +153,9 @@ pub enum Event {
         policy: String,
         origin: Origin,
         definition: Policy,
+        /// Whether it replaces a definition of the same name.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        replaces: bool,
     },
     PolicyRemoved {
         policy: String,
@@ -245,12 +254,12 @@ impl Event {
         }
     }
 
-    /// Returns the event that puts a rule into force.
-    pub(super) fn rule_defined(rule: NamedRule, origin: Origin) -> Event {
+    /// Returns the event that puts a rule into force. `replaces` tells whether there is one of the same name.
+    pub(super) fn rule_defined(rule: NamedRule, origin: Origin, replaces: bool) -> Event {
         match rule {
-            NamedRule::Group(group, definition) => Event::GroupDefined { group, origin, definition },
-            NamedRule::Access(rule, definition) => Event::AccessRuleDefined { rule, origin, definition },
-            NamedRule::Policy(policy, definition) => Event::PolicyDefined { policy, origin, definition },
+            NamedRule::Group(group, definition) => Event::GroupDefined { group, origin, definition, replaces },
+            NamedRule::Access(rule, definition) => Event::AccessRuleDefined { rule, origin, definition, replaces },
+            NamedRule::Policy(policy, definition) => Event::PolicyDefined { policy, origin, definition, replaces },
         }
     }
 

@@ -230,14 +230,14 @@ fn describe_filtered(event: &Event, kind: &str, filter: impl Fn(&str) -> bool) -
             format!("token `{}` changed ({token}{claims})", sanitize_truncated(name, 80))
         }
         Event::TokenRevoked { name, .. } => format!("token `{}` revoked", sanitize_truncated(name, 80)),
-        Event::GroupDefined { group, origin, definition } => {
-            describe_defined(RuleKind::Group, group, *origin, describe_group(definition))
+        Event::GroupDefined { group, origin, definition, replaces } => {
+            describe_defined((RuleKind::Group, group), *origin, *replaces, describe_group(definition))
         }
-        Event::AccessRuleDefined { rule, origin, definition } => {
-            describe_defined(RuleKind::Access, rule, *origin, describe_access_rule(definition))
+        Event::AccessRuleDefined { rule, origin, definition, replaces } => {
+            describe_defined((RuleKind::Access, rule), *origin, *replaces, describe_access_rule(definition))
         }
-        Event::PolicyDefined { policy, origin, definition } => {
-            describe_defined(RuleKind::Policy, policy, *origin, describe_policy(definition))
+        Event::PolicyDefined { policy, origin, definition, replaces } => {
+            describe_defined((RuleKind::Policy, policy), *origin, *replaces, describe_policy(definition))
         }
         Event::GroupRemoved { group } => describe_removed(RuleKind::Group, group),
         Event::AccessRuleRemoved { rule } => describe_removed(RuleKind::Access, rule),

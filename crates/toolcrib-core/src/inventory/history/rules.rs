@@ -6,8 +6,14 @@ use crate::inventory::Origin;
 use crate::text::sanitize_truncated;
 
 /// Describes the definition of a rule; `definition` is its text.
-pub(super) fn describe_defined(kind: RuleKind, name: &str, origin: Origin, definition: String) -> String {
-    format!("{} `{name}` defined {}: {definition}", kind.noun(), describe_origin(origin))
+pub(super) fn describe_defined(
+    (kind, name): (RuleKind, &str),
+    origin: Origin,
+    replaces: bool,
+    definition: String,
+) -> String {
+    let verb = if replaces { "changed" } else { "defined" };
+    format!("{} `{name}` {verb} {}: {definition}", kind.noun(), describe_origin(origin))
 }
 
 /// Describes the removal of a rule.
@@ -15,23 +21,32 @@ pub(super) fn describe_removed(kind: RuleKind, name: &str) -> String {
     format!("{} `{name}` removed", kind.noun())
 }
 
-/// ``tools with source `zendesk*` and name `get_*`; `github__get_issue`; without `*delete*` ``.
+/// ``tools with source `zendesk*` and name `get_*`; `github__get_issue`; without `*delete*`; mode `search` ``.
 pub(super) fn describe_group(group: &Group) -> String {
+    let Group { title, select, tools, exclude, instructions, essential, mode } = group;
     let mut parts: Vec<String> = Vec::new();
-    if !group.select.is_empty() {
-        let selectors: Vec<String> = group.select.iter().map(describe_selector).collect();
+    if !select.is_empty() {
+        let selectors: Vec<String> = select.iter().map(describe_selector).collect();
         parts.push(join_names(&selectors));
     }
-    if !group.tools.is_empty() {
-        let names: Vec<String> = group.tools.iter().map(|name| quote(name)).collect();
+    if !tools.is_empty() {
+        let names: Vec<String> = tools.iter().map(|name| quote(name)).collect();
         parts.push(join_names(&names));
     }
     if parts.is_empty() {
         parts.push("no tools".to_owned());
     }
-    if !group.exclude.is_empty() {
-        let patterns: Vec<String> = group.exclude.iter().map(|pattern| quote(pattern.as_str())).collect();
+    if !exclude.is_empty() {
+        let patterns: Vec<String> = exclude.iter().map(|pattern| quote(pattern.as_str())).collect();
         parts.push(format!("without {}", join_names(&patterns)));
+    }
+    let mode = mode.map(|mode| mode.as_str().to_owned());
+    for (key, text) in [("title", title), ("instructions", instructions), ("mode", &mode)] {
+        parts.extend(text.as_ref().map(|text| format!("{key} {}", quote(text))));
+    }
+    if !essential.is_empty() {
+        let globs: Vec<String> = essential.iter().map(|glob| quote(glob)).collect();
+        parts.push(format!("essential {}", join_names(&globs)));
     }
     parts.join("; ")
 }
@@ -112,6 +127,12 @@ mod tests {
                     "tools": ["github__get_issue"], "exclude": ["*delete*"]}}),
                 "group `support` defined at run time: tools with source `zendesk*` and name `regex:^get_` and tags \
                  `read` and risk `read_only`; `github__get_issue`; without `*delete*`",
+            ),
+            (
+                json!({"type": "GroupDefined", "group": "support", "origin": "config", "replaces": true, "definition": {
+                    "title": "Desk", "instructions": "Be\nkind", "essential": ["*search*", "get"], "mode": "search"}}),
+                "group `support` changed in the configuration: no tools; title `Desk`; instructions `Be kind`; \
+                 mode `search`; essential `*search*`, `get`",
             ),
             (
                 json!({"type": "AccessRuleDefined", "rule": "desk", "origin": "config", "definition": {

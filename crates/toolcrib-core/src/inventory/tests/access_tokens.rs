@@ -11,7 +11,12 @@ use crate::inventory::*;
 use crate::principal::PrincipalIdentity;
 
 fn group_event(name: &str) -> Event {
-    Event::GroupDefined { group: name.to_owned(), origin: Origin::Runtime, definition: Group::default() }
+    Event::GroupDefined {
+        group: name.to_owned(),
+        origin: Origin::Runtime,
+        definition: Group::default(),
+        replaces: false,
+    }
 }
 
 fn new_token(id: &str, name: &str, now: i64) -> NewToken {
