@@ -118,6 +118,34 @@ pub struct RoleMapping {
     pub default: Option<Role>,
 }
 
+/// Returns the highest role that the claims give, or the default.
+pub fn find_role(mapping: &RoleMapping, claims: &Map<String, Value>) -> Option<Role> {
+    let roles = [(Role::Admin, &mapping.admin), (Role::Agent, &mapping.agent), (Role::Viewer, &mapping.viewer)];
+    let values = find_claim(&mapping.claim, claims);
+    let matches = |expected: &[String]| {
+        values.is_some_and(|values| expected.iter().any(|expected| has_value(&mapping.claim, values, expected)))
+    };
+    roles.into_iter().find(|(_, expected)| matches(expected)).map(|(role, _)| role).or(mapping.default)
+}
+
+/// Returns the claim at a path.
+fn find_claim<'c>(path: &[String], claims: &'c Map<String, Value>) -> Option<&'c Value> {
+    let (first, rest) = path.split_first()?;
+    rest.iter().try_fold(claims.get(first)?, |value, key| value.get(key))
+}
+
+/// Whether a claim is or contains a text. Only `scope` is a list of words in one text (RFC 8693); anywhere else a text
+/// with spaces is one value.
+fn has_value(path: &[String], values: &Value, expected: &str) -> bool {
+    let is_scope = path.last().is_some_and(|name| name == "scope");
+    match values {
+        Value::String(words) if is_scope => words.split_ascii_whitespace().any(|word| word == expected),
+        Value::String(text) => text == expected,
+        Value::Array(items) => items.iter().any(|item| item.as_str() == Some(expected)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => false,
+    }
+}
+
 /// Keys of the section `identity`.
 pub(super) const IDENTITY_KEYS: [&str; 2] = ["loopback", "issuers"];
 /// Keys of an item of `identity.issuers`.

@@ -55,7 +55,7 @@ pub use client_import::McpClientKind;
 pub use diagnostic::ConfigDiagnostic;
 pub use export::{export, export_json, masked_keys};
 pub use identity::{
-    Identity, IssuerConfig, JwksLocation, JwtAlgorithm, LoopbackAccess, RoleMapping, is_https_or_loopback,
+    Identity, IssuerConfig, JwksLocation, JwtAlgorithm, LoopbackAccess, RoleMapping, find_role, is_https_or_loopback,
 };
 pub use inline_source::{parse_source, parse_source_resolved};
 pub use narrowing::Narrowing;

@@ -29,7 +29,7 @@ use arc_swap::ArcSwap;
 use tokio::sync::{MutexGuard, broadcast};
 use toolcrib_catalog::search::embeddings::LazyModel;
 use toolcrib_catalog::{Catalog, CatalogSource};
-use toolcrib_config::{Config, ConfigOrigin, Expose, WarmPolicy};
+use toolcrib_config::{Config, ConfigOrigin, Expose, IssuerConfig, WarmPolicy};
 use toolcrib_core::access_rules::RuleKind;
 use toolcrib_core::features::{FeatureList, RecordedFeatures};
 use toolcrib_core::fingerprint::Fingerprint;
@@ -97,6 +97,8 @@ pub(crate) struct ConfiguredSettings {
     pub(crate) warm: WarmPolicy,
     /// Model for semantic search, which the first search reads.
     pub(crate) search_model: Option<Arc<LazyModel>>,
+    /// Identity providers, whose mapping of roles previews use.
+    pub(crate) issuers: Vec<IssuerConfig>,
     /// File and line of each group, access rule and policy.
     pub(crate) rule_origins: BTreeMap<(RuleKind, String), ConfigOrigin>,
 }
@@ -115,6 +117,7 @@ impl ConfiguredSettings {
             caller_limits: config.limits,
             warm: config.warm,
             search_model: config.search_model.as_deref().map(configured_model),
+            issuers: config.identity.issuers.clone(),
             rule_origins: rule_origins.collect(),
         }
     }

@@ -248,7 +248,8 @@ fn caller_fact(principal: &Principal, name: &str) -> Option<Value> {
     match name {
         "kind" => Some(principal.identity().kind().into()),
         "role" => Some(principal.role().as_str().into()),
-        "issuer" => principal.identity().issuer().map(Value::from),
+        // A previewed caller may have none.
+        "issuer" => principal.identity().issuer().filter(|issuer| !issuer.is_empty()).map(Value::from),
         // A token is known by its name and by its id.
         "token" => principal.identity().token_id().map(|id| vec![principal.original_name(), id].into()),
         _ => None,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use toolcrib_catalog::{ToolRef, View};
-use toolcrib_config::{ConfigOrigin, rule_to_json};
+use toolcrib_config::{ConfigOrigin, IssuerConfig, find_role, rule_to_json};
 use toolcrib_core::access::Role;
 use toolcrib_core::access_rules::{
     AccessRules, AccessScope, Defined, Explanation, Group, NamedRule, RuleKind, SourceVerdict,
@@ -292,6 +292,9 @@ impl RuleDefinitions<'_> {
     }
 
     /// Returns the principal of a token, by its name or id, or the one that an access token with these claims would have.
+    ///
+    /// # Errors
+    /// `NOT_FOUND` for an unknown token, `FORBIDDEN` for claims that give no role of the issuer.
     pub fn preview_principal(&self, caller: &PreviewCaller) -> Result<Principal> {
         match caller {
             PreviewCaller::Token(name) => {
@@ -300,12 +303,29 @@ impl RuleDefinitions<'_> {
                 let token = inventory.token(&id).ok_or_else(|| Error::new(Code::NotFound, "the token was revoked"))?;
                 Ok(token.principal.clone())
             }
-            PreviewCaller::Claims(claims) => {
-                let text = |name: &str| claims.get(name).and_then(Value::as_str).unwrap_or_default().into();
-                let identity = PrincipalIdentity::Jwt { issuer: text("iss"), sub: text("sub") };
-                Ok(Principal::new(identity, "preview", Role::Agent).with_claims(Claims::new(claims.clone())?))
-            }
+            PreviewCaller::Claims(claims) => self.jwt_principal(claims),
         }
+    }
+
+    /// Returns the principal that an access token with these claims would have. Its issuer is the one in the claims, or the
+    /// only one of the configuration; without any, there is no fact about it and the role is `agent`.
+    fn jwt_principal(&self, claims: &Map<String, Value>) -> Result<Principal> {
+        let settings = self.registry.state.settings.load();
+        let text = |name: &str| claims.get(name).and_then(Value::as_str);
+        let configured = match (text("iss"), &settings.issuers[..]) {
+            (Some(named), issuers) => issuers.iter().find(|known| known.issuer == named),
+            (None, [only]) => Some(only),
+            (None, _) => None,
+        };
+        let no_role = |known: &IssuerConfig| {
+            let message = "a caller with these claims has no access: it has none of the roles of";
+            Error::new(Code::Forbidden, format!("{message} `{}` (`roles` in `identity.issuers`)", known.issuer))
+        };
+        let role = configured
+            .map_or(Ok(Role::Agent), |known| find_role(&known.roles, claims).ok_or_else(|| no_role(known)))?;
+        let issuer = text("iss").or(configured.map(|known| known.issuer.as_str())).unwrap_or_default();
+        let identity = PrincipalIdentity::Jwt { issuer: issuer.into(), sub: text("sub").unwrap_or_default().into() };
+        Ok(Principal::new(identity, "preview", role).with_claims(Claims::new(claims.clone())?))
     }
 
     /// Local processes and the holders of tokens, then others, without duplicates.
@@ -329,7 +349,7 @@ impl RuleDefinitions<'_> {
 pub enum PreviewCaller {
     /// The holder of a token, by its name or id.
     Token(String),
-    /// The holder of an access token of an identity provider with these claims and the role `agent`.
+    /// The holder of an access token of an identity provider with these claims.
     Claims(Map<String, Value>),
 }
 

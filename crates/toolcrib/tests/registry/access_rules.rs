@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use toolcrib::config::Config;
 use toolcrib::core::access::Role;
-use toolcrib::core::access_rules::{NamedRule, RuleKind};
+use toolcrib::core::access_rules::{ClaimCondition, NamedRule, RuleKind};
 use toolcrib::core::inventory::{Actor, Origin};
 use toolcrib::core::policy::Verdict;
 use toolcrib::core::principal::{Claims, PrincipalIdentity};
@@ -253,6 +253,38 @@ async fn rules_are_defined_explained_and_previewed() {
     let visible: Vec<(&str, bool)> =
         access.callers.iter().map(|caller| (caller.caller.as_str(), caller.explanation.visible)).collect();
     assert_eq!(visible, [("local", false), ("ci", true)]);
+}
+
+#[tokio::test]
+async fn a_previewed_caller_has_the_role_and_issuer_of_the_configuration() {
+    let issuer =
+        |name: &str, roles: &str| format!("{{ issuer: \"https://{name}\", audience: a, roles: {{ {roles} }} }}");
+    let preview = async |issuers: &[String], claims: Value| {
+        let (registry, ..) = open(&format!("identity: {{ issuers: [{}] }}\n", issuers.join(", "))).await;
+        let claims = PreviewCaller::Claims(claims.as_object().unwrap().clone());
+        let principal = registry.rules().preview_principal(&claims)?;
+        let has_issuer: ClaimCondition =
+            serde_json::from_value(json!({"claim": "caller.issuer", "exists": true})).unwrap();
+        assert_eq!(has_issuer.holds(&principal), principal.identity().issuer() != Some(""));
+        let issuer = principal.identity().issuer().unwrap().to_owned();
+        Ok::<(Role, String), toolcrib::Error>((principal.role(), issuer))
+    };
+    let one = issuer("one", "claim: team, viewer: desk, admin: ops");
+    let other = issuer("other", "default: agent");
+    for (issuers, claims, expected) in [
+        (&[][..], json!({}), (Role::Agent, "")),
+        (&[], json!({"iss": "https://x"}), (Role::Agent, "https://x")),
+        (&[one.clone()], json!({"team": "desk"}), (Role::Viewer, "https://one")),
+        (&[one.clone()], json!({"team": ["desk", "ops"]}), (Role::Admin, "https://one")),
+        (&[one.clone(), other.clone()], json!({}), (Role::Agent, "")),
+        (&[one.clone(), other.clone()], json!({"iss": "https://other"}), (Role::Agent, "https://other")),
+    ] {
+        let found = preview(issuers, claims.clone()).await.unwrap();
+        assert_eq!((found.0, found.1.as_str()), expected, "{claims}");
+    }
+    let refused = preview(&[one], json!({"team": "sales"})).await.unwrap_err();
+    assert_eq!(refused.code, Code::Forbidden);
+    assert!(refused.message.contains("no access: it has none of the roles of `https://one`"), "{refused}");
 }
 
 fn request(name: &str) -> TokenRequest {

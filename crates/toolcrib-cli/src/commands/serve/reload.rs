@@ -67,6 +67,7 @@ pub(super) async fn watch_config(
             }
         };
         app_state.set_config_error(None);
+        let local_had_none = session.registry.rules().leave_local_without_tools();
         // Compared by content, so that touching a file or changing a comment applies nothing.
         let changes = describe_changes(&current.config, &loaded.config);
         let became_trusted = loaded.untrusted_project().is_none() && !session.registry.configuration().is_trusted();
@@ -76,7 +77,6 @@ pub(super) async fn watch_config(
             }
             continue;
         }
-        let local_had_none = session.registry.rules().leave_local_without_tools();
         let span = tracing::info_span!("reload", trace_id = %Trace::log_only().id());
         let applied = apply_config(session, mcp_service, app_state, &loaded).instrument(span).await;
         is_applied = applied.is_ok();
@@ -85,9 +85,6 @@ pub(super) async fn watch_config(
             // Forget the stamps, so that the next check applies the files again.
             known.values_mut().for_each(|stamp| *stamp = None);
             continue;
-        }
-        if !local_had_none {
-            session.warn_without_local_tools();
         }
         // Discover new sources, so that clients are notified of their tools.
         session.registry.refresher().refresh_in_background(Requester::default());
@@ -99,6 +96,9 @@ pub(super) async fn watch_config(
             "as before the failed attempt".to_owned()
         };
         session.common.hint(&format!("configuration reloaded: {changes}"));
+        if !local_had_none {
+            session.warn_without_local_tools();
+        }
         // Watch the new set of files, keeping the stamps of those that stay.
         known = watched_paths(&loaded).map(|path| (path.clone(), known.get(&path).copied().flatten())).collect();
         current = loaded;

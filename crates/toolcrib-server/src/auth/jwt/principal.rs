@@ -1,8 +1,7 @@
 //! The principal of a verified access token: its identity, name, role and claims. No I/O.
 
 use serde_json::{Map, Value};
-use toolcrib::config::{IssuerConfig, RoleMapping};
-use toolcrib::core::access::Role;
+use toolcrib::config::{IssuerConfig, find_role};
 use toolcrib::core::fingerprint::Fingerprint;
 use toolcrib::core::principal::{Claims, PrincipalIdentity};
 use toolcrib::core::text::sanitize_truncated;
@@ -41,34 +40,6 @@ fn unique_name(identity: &PrincipalIdentity, claims: &Map<String, Value>) -> Str
     format!("{JWT_NAME_PREFIX}{}#{hash}", readable_name(claims))
 }
 
-/// Returns the highest role that the claims give, or the default.
-fn find_role(mapping: &RoleMapping, claims: &Map<String, Value>) -> Option<Role> {
-    let roles = [(Role::Admin, &mapping.admin), (Role::Agent, &mapping.agent), (Role::Viewer, &mapping.viewer)];
-    let values = find_claim(&mapping.claim, claims);
-    let matches = |expected: &[String]| {
-        values.is_some_and(|values| expected.iter().any(|expected| has_value(&mapping.claim, values, expected)))
-    };
-    roles.into_iter().find(|(_, expected)| matches(expected)).map(|(role, _)| role).or(mapping.default)
-}
-
-/// Returns the claim at a path.
-fn find_claim<'c>(path: &[String], claims: &'c Map<String, Value>) -> Option<&'c Value> {
-    let (first, rest) = path.split_first()?;
-    rest.iter().try_fold(claims.get(first)?, |value, key| value.get(key))
-}
-
-/// Whether a claim is or contains a text. Only `scope` is a list of words in one text (RFC 8693); anywhere else a text
-/// with spaces is one value.
-fn has_value(path: &[String], values: &Value, expected: &str) -> bool {
-    let is_scope = path.last().is_some_and(|name| name == "scope");
-    match values {
-        Value::String(words) if is_scope => words.split_ascii_whitespace().any(|word| word == expected),
-        Value::String(text) => text == expected,
-        Value::Array(items) => items.iter().any(|item| item.as_str() == Some(expected)),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => false,
-    }
-}
-
 /// Returns the first readable name among the claims, on one line.
 fn readable_name(claims: &Map<String, Value>) -> String {
     let names = NAME_CLAIMS.iter().filter_map(|claim| claims.get(*claim).and_then(Value::as_str));
@@ -79,6 +50,8 @@ fn readable_name(claims: &Map<String, Value>) -> String {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use toolcrib::config::RoleMapping;
+    use toolcrib::core::access::Role;
 
     use super::*;
 
