@@ -5,16 +5,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
+use proptest::test_runner::TestCaseError;
 use serde_json::value::to_raw_value;
 use serde_json::{Map, Value, json};
 use toolcrib_core::SourceId;
 use toolcrib_core::access::Role;
-use toolcrib_core::access_rules::{AccessRules, NamedRule};
+use toolcrib_core::access_rules::{AccessRules, NamedRule, SourceVerdict};
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::inventory::{Origin, SourceState};
 use toolcrib_core::manifest::{Manifest, PackedManifest, ToolLimits};
 use toolcrib_core::policy::{Rule, Rules};
-use toolcrib_core::principal::{Claims, Principal, PrincipalIdentity};
+use toolcrib_core::principal::{Claims, Principal, PrincipalIdentity, ViewNarrowing};
 use toolcrib_core::tool::EXECUTION_SPEC_KEY;
 
 use super::*;
@@ -28,6 +29,10 @@ const PATHS: [&str; 2] = ["/tickets/{id}", "/users"];
 const PATTERNS: [&str; 9] =
     ["*", "git*", "*issue*", "zendesk_eu", "get_?ssue", "regex:^(get|list)_", "regex:delete", "/tickets/*", "core"];
 const GROUPS: [&str; 3] = ["a", "b", "c"];
+/// Groups that rules refer to, one of which does not exist.
+const REFERENCES: [&str; 4] = ["a", "b", "c", "gone"];
+const CLAIMS: [&str; 8] =
+    ["team", "roles", "level", "deep.a\\.b", "caller.kind", "caller.role", "caller.issuer", "caller.token"];
 
 /// A tool of a random catalogue.
 #[derive(Debug, Clone)]
@@ -64,6 +69,7 @@ struct SampleCaller {
     role: Role,
     groups: Vec<&'static str>,
     claims: Value,
+    narrowing: ViewNarrowing,
 }
 
 fn pick<T: Clone + std::fmt::Debug + 'static>(values: &'static [T]) -> impl Strategy<Value = T> {
@@ -114,7 +120,7 @@ fn pattern() -> impl Strategy<Value = Value> {
 
 fn sample_selector() -> impl Strategy<Value = Value> {
     let risks = ["read_only", "writes", "destructive", "open_world"];
-    let risk = prop::sample::select(Vec::from(risks)).prop_map(|risk| json!([risk]));
+    let risk = prop::sample::subsequence(Vec::from(risks), 1..=2).prop_map(|risks| json!(risks));
     let fields = (
         maybe("source", pattern()),
         maybe("name", pattern()),
@@ -135,29 +141,42 @@ fn sample_group() -> impl Strategy<Value = Value> {
     })
 }
 
+/// A random claim with a random test. Values are those that callers have, parts of them, and others of each JSON type.
 fn sample_condition() -> impl Strategy<Value = Value> {
-    let conditions = [
-        json!({"claim": "team", "equals": "support"}),
-        json!({"claim": "team", "not_equals": "support"}),
-        json!({"claim": "roles", "contains": "dev"}),
-        json!({"claim": "roles", "not_contains": "dev"}),
-        json!({"claim": "roles", "matches": "d*"}),
-        json!({"claim": "level", "in": [1, "2"]}),
-        json!({"claim": "level", "not_in": [1]}),
-        json!({"claim": "level", "exists": false}),
-        json!({"claim": "deep.a\\.b", "exists": true}),
-        json!({"claim": "caller.kind", "equals": "jwt"}),
-        json!({"claim": "caller.role", "in": ["viewer", "admin"]}),
+    let values = [
+        json!("support"),
+        json!("sup"),
+        json!("dev"),
+        json!(1),
+        json!("1"),
+        json!(true),
+        json!(["dev"]),
+        json!("jwt"),
+        json!("admin"),
+        json!("https://id"),
+        json!("0123456789ab"),
     ];
-    prop::sample::select(Vec::from(conditions))
+    let value = prop::sample::select(Vec::from(values));
+    let test = pick(&["equals", "not_equals", "contains", "not_contains", "matches", "exists", "in", "not_in"]);
+    let values =
+        (prop::collection::vec(value, 1..3), pick(&["*", "s*", "d?v", "http*", "regex:^(get|list)_"]), any::<bool>());
+    (pick(&CLAIMS), test, values).prop_map(|(claim, test, (values, pattern, exists))| {
+        let value = match test {
+            "matches" => json!(pattern),
+            "exists" => json!(exists),
+            "in" | "not_in" => json!(values),
+            _ => values[0].clone(),
+        };
+        json!({ "claim": claim, test: value })
+    })
 }
 
 fn sample_rules() -> impl Strategy<Value = SampleRules> {
     let conditions = || prop::collection::vec(sample_condition(), 0..3);
-    let access = (conditions(), prop::sample::subsequence(&GROUPS[..], 1..=2), prop::bool::weighted(0.8))
+    let access = (conditions(), prop::sample::subsequence(&REFERENCES[..], 1..=2), prop::bool::weighted(0.8))
         .prop_map(|(when, groups, active)| json!({ "when": when, "groups": groups, "active": active }));
     let verdict = pick(&["allow", "ask", "deny", "hide"]);
-    let policy = (sample_selector(), prop::option::weighted(0.4, pick(&GROUPS)), conditions(), verdict);
+    let policy = (sample_selector(), prop::option::weighted(0.4, pick(&REFERENCES)), conditions(), verdict);
     let policy = policy.prop_map(|(mut selector, group, when, verdict)| {
         selector["when"] = json!(when);
         if let Some(group) = group {
@@ -175,16 +194,25 @@ fn sample_rules() -> impl Strategy<Value = SampleRules> {
 }
 
 fn sample_caller() -> impl Strategy<Value = SampleCaller> {
+    let team = [json!("support"), json!("sales"), json!(["support", "dev"]), json!([["dev"]])];
     let claims = (
-        maybe("team", pick(&["support", "sales"]).prop_map(Value::from)),
+        maybe("team", prop::sample::select(Vec::from(team))),
         maybe("roles", some_of(&["dev", "ops"]).prop_map(|roles| json!(roles))),
-        maybe("level", prop::sample::select(vec![json!(1), json!("2"), json!(null)])),
+        maybe("level", prop::sample::select(vec![json!(1), json!("1"), json!(null), json!([1, true])])),
         maybe("deep", Just(json!({ "a.b": true }))),
     );
     let claims = claims.prop_map(|(a, b, c, d)| to_object(vec![a, b, c, d]));
     let groups = prop_oneof![3 => Just(Vec::new()), 1 => some_of(&["a", "b", "none"])];
-    (pick(&["jwt", "token", "local"]), pick(&[Role::Viewer, Role::Agent, Role::Admin]), groups, claims)
-        .prop_map(|(kind, role, groups, claims)| SampleCaller { kind, role, groups, claims })
+    let only = prop_oneof![3 => Just(Vec::new()), 1 => some_of(&["git*", "*issue*", "a.b"])];
+    let narrowing = (any::<bool>(), prop::option::weighted(0.3, pick(&REFERENCES)), only);
+    let narrowing = narrowing.prop_map(|(as_agent, group, only)| ViewNarrowing {
+        as_agent,
+        group: group.map(str::to_owned),
+        only: only.into_iter().map(str::to_owned).collect(),
+    });
+    let roles = [Role::Viewer, Role::Agent, Role::Admin];
+    (pick(&PrincipalIdentity::KINDS), prop::sample::select(Vec::from(roles)), groups, claims, narrowing)
+        .prop_map(|(kind, role, groups, claims, narrowing)| SampleCaller { kind, role, groups, claims, narrowing })
 }
 
 fn build_source(sample: &RuledSource) -> Arc<CatalogSource> {
@@ -240,11 +268,13 @@ fn build_caller(sample: &SampleCaller) -> Principal {
     let identity = match sample.kind {
         "jwt" => PrincipalIdentity::Jwt { issuer: "https://id".into(), sub: "ada".into() },
         "token" => PrincipalIdentity::Token { id: "0123456789ab".into() },
+        "console" => PrincipalIdentity::Console { token: "0123456789ab".into() },
         _ => PrincipalIdentity::Local,
     };
     let claims = Claims::new(sample.claims.as_object().unwrap().clone()).unwrap();
     let groups: Vec<String> = sample.groups.iter().map(|group| (*group).to_owned()).collect();
-    Principal::new(identity, "ada", sample.role).with_claims(claims).with_groups(groups)
+    let principal = Principal::new(identity, "ada", sample.role).with_claims(claims).with_groups(groups);
+    principal.narrowed(sample.narrowing.clone())
 }
 
 /// The rules as the documentation states them, on plain JSON.
@@ -348,31 +378,43 @@ mod plain {
         (is_named || is_selected) && !is_excluded
     }
 
-    fn condition_holds(condition: &Value, caller: &SampleCaller) -> bool {
-        let claim = match condition["claim"].as_str().unwrap() {
+    fn find_claim(claim: &str, caller: &SampleCaller) -> Value {
+        match claim {
             "caller.kind" => json!(caller.kind),
             "caller.role" => json!(caller.role.as_str()),
+            "caller.issuer" if caller.kind == "jwt" => json!("https://id"),
+            // The name and the id of the token, also of the one that a session of the console was opened with.
+            "caller.token" if ["token", "console"].contains(&caller.kind) => json!(["ada", "0123456789ab"]),
+            "caller.issuer" | "caller.token" => Value::Null,
             "deep.a\\.b" => caller.claims["deep"]["a.b"].clone(),
             name => caller.claims[name].clone(),
-        };
+        }
+    }
+
+    fn condition_holds(condition: &Value, caller: &SampleCaller) -> bool {
+        let claim = find_claim(condition["claim"].as_str().unwrap(), caller);
         let elements: Vec<Value> = match &claim {
             Value::Null => Vec::new(),
             Value::Array(elements) => elements.clone(),
             Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => vec![claim.clone()],
         };
         let (test, value) = condition.as_object().unwrap().iter().find(|(key, _)| *key != "claim").unwrap();
-        let has = |value: &Value| elements.contains(value);
-        let contains = || match claim.as_str() {
-            Some(text) => text.contains(value.as_str().unwrap()),
-            None => has(value),
+        let equals = || claim == *value || elements.contains(value);
+        let contains = || match (&claim, value) {
+            (Value::String(text), Value::String(part)) => text.contains(part.as_str()),
+            (Value::Array(elements), part) => elements.contains(part),
+            _ => false,
         };
-        let is_listed = || value.as_array().unwrap().iter().any(has);
+        let is_listed = || value.as_array().unwrap().iter().any(|listed| elements.contains(listed));
         match test.as_str() {
-            "equals" => has(value),
-            "not_equals" => !has(value),
+            "equals" => equals(),
+            "not_equals" => !equals(),
             "contains" => contains(),
             "not_contains" => !contains(),
-            "matches" => elements.iter().any(|element| pattern_matches(value, element.as_str().unwrap())),
+            "matches" => {
+                let mut texts = elements.iter().filter_map(Value::as_str);
+                texts.any(|text| pattern_matches(value, text))
+            }
             "exists" => claim.is_null() != value.as_bool().unwrap(),
             "in" => is_listed(),
             "not_in" => !is_listed(),
@@ -384,28 +426,63 @@ mod plain {
         conditions.as_array().unwrap().iter().all(|condition| condition_holds(condition, caller))
     }
 
-    /// Whether the caller's groups have a tool.
+    /// Groups that the caller sees; `None` for everything.
+    fn visible_groups(rules: &SampleRules, caller: &SampleCaller) -> Option<Vec<String>> {
+        if !caller.groups.is_empty() {
+            return Some(caller.groups.iter().map(|group| (*group).to_owned()).collect());
+        }
+        if caller.role == Role::Admin || rules.access.is_empty() {
+            return None;
+        }
+        let applicable = rules.access.iter().filter(|rule| rule["active"] == true && all_hold(&rule["when"], caller));
+        let names = applicable.flat_map(|rule| rule["groups"].as_array().unwrap().clone());
+        Some(names.map(|name| name.as_str().unwrap().to_owned()).collect())
+    }
+
+    /// Whether the caller's groups have a tool, and what narrows its view leaves it in.
     pub(super) fn is_included(
         rules: &SampleRules,
         caller: &SampleCaller,
         source: &RuledSource,
         tool: &RuledTool,
     ) -> bool {
-        let groups: Vec<String> = if !caller.groups.is_empty() {
-            caller.groups.iter().map(|group| (*group).to_owned()).collect()
-        } else if caller.role == Role::Admin || rules.access.is_empty() {
-            return true;
-        } else {
-            let applicable =
-                rules.access.iter().filter(|rule| rule["active"] == true && all_hold(&rule["when"], caller));
-            let names = applicable.flat_map(|rule| rule["groups"].as_array().unwrap().clone());
-            names.map(|name| name.as_str().unwrap().to_owned()).collect()
+        let has_tool =
+            |name: &String| rules.groups.get(name.as_str()).is_some_and(|group| is_in_group(group, source, tool));
+        let groups = visible_groups(rules, caller);
+        let ViewNarrowing { group, only, .. } = &caller.narrowing;
+        let shown = shown_name(source, tool);
+        // The endpoint of a group that the caller does not see has no tools.
+        let is_at_endpoint = group
+            .as_ref()
+            .is_none_or(|name| groups.as_ref().is_none_or(|groups| groups.contains(name)) && has_tool(name));
+        let is_named = |glob: &String| {
+            let glob = json!(glob);
+            pattern_matches(&glob, &shown) || pattern_matches(&glob, tool.name)
         };
-        let groups = groups.iter().filter_map(|name| rules.groups.get(name.as_str()));
-        groups.into_iter().any(|group| is_in_group(group, source, tool))
+        groups.as_ref().is_none_or(|groups| groups.iter().any(has_tool))
+            && is_at_endpoint
+            && (only.is_empty() || only.iter().any(is_named))
     }
 
-    /// The strictest of the source's verdict and those of all policies.
+    /// Policies that match, by their positions and with their verdicts. One about a group that does not exist matches
+    /// every tool that its other keys match.
+    pub(super) fn matching_policies(
+        rules: &SampleRules,
+        caller: &SampleCaller,
+        source: &RuledSource,
+        tool: &RuledTool,
+    ) -> Vec<(usize, Verdict)> {
+        let matching = rules.policies.iter().enumerate().filter(|(_, policy)| {
+            let matches = &policy["match"];
+            let group = matches.get("group").and_then(|name| rules.groups.get(name.as_str().unwrap()));
+            let in_group = group.is_none_or(|group| is_in_group(group, source, tool));
+            in_group && all_hold(&matches["when"], caller) && selector_matches(matches, source, tool)
+        });
+        let verdict = |policy: &Value| Verdict::parse(policy["verdict"].as_str().unwrap()).unwrap();
+        matching.map(|(index, policy)| (index, verdict(policy))).collect()
+    }
+
+    /// The strictest of the source's verdict and those of all policies; of a tool that is not included, `hide`.
     pub(super) fn verdict(
         rules: &SampleRules,
         caller: &SampleCaller,
@@ -413,15 +490,23 @@ mod plain {
         tool: &RuledTool,
         source_verdict: Verdict,
     ) -> Verdict {
-        let matching = rules.policies.iter().filter(|policy| {
-            let matches = &policy["match"];
-            let in_group = matches
-                .get("group")
-                .is_none_or(|name| is_in_group(&rules.groups[name.as_str().unwrap()], source, tool));
-            in_group && all_hold(&matches["when"], caller) && selector_matches(matches, source, tool)
-        });
-        let verdicts = matching.map(|policy| Verdict::parse(policy["verdict"].as_str().unwrap()).unwrap());
-        verdicts.fold(source_verdict, Verdict::max)
+        if !is_included(rules, caller, source, tool) {
+            return Verdict::Hide;
+        }
+        let policies = matching_policies(rules, caller, source, tool);
+        policies.into_iter().map(|(_, verdict)| verdict).fold(source_verdict, Verdict::max)
+    }
+
+    /// Whether the caller sees a tool with this verdict.
+    pub(super) fn is_visible(
+        rules: &SampleRules,
+        caller: &SampleCaller,
+        source: &RuledSource,
+        tool: &RuledTool,
+        verdict: Verdict,
+    ) -> bool {
+        let sees_all = caller.role == Role::Admin && !caller.narrowing.as_agent;
+        is_included(rules, caller, source, tool) && (sees_all || verdict < Verdict::Deny)
     }
 }
 
@@ -436,18 +521,41 @@ fn expected_tools(
     let mut expected = BTreeMap::new();
     for source in sources {
         for tool in &source.tools {
-            if !plain::is_included(rules, caller, source, tool) {
-                continue;
-            }
             let id = SourceId::parse(source.id).unwrap();
             let listed = full.included_tool(&id, tool.name).unwrap();
             let verdict = plain::verdict(rules, caller, source, tool, listed.source_verdict());
-            if caller.role == Role::Admin || verdict < Verdict::Deny {
+            if plain::is_visible(rules, caller, source, tool, verdict) {
                 expected.insert(listed.name().to_string(), verdict);
             }
         }
     }
     expected
+}
+
+/// Checks that an explanation has the plain verdict, and every policy that matches.
+fn check_explanation(
+    catalog: &Arc<Catalog>,
+    (rules, sample): (&Arc<AccessRules>, &SampleRules),
+    (principal, caller): (&Principal, &SampleCaller),
+    (source, tool): (&RuledSource, &RuledTool),
+) -> Result<(), TestCaseError> {
+    let full = View::full(catalog.clone());
+    let listed = full.included_tool(&SourceId::parse(source.id).unwrap(), tool.name).unwrap();
+    let source_verdict = SourceVerdict { verdict: listed.source_verdict(), glob: None };
+    let explanation = listed.with_facts(|facts| rules.explain(principal, facts, &source_verdict));
+    let verdict = plain::verdict(sample, caller, source, tool, source_verdict.verdict);
+    let is_visible = plain::is_visible(sample, caller, source, tool, verdict);
+    prop_assert_eq!((explanation.verdict, explanation.visible), (verdict, is_visible), "{:?} {:?}", caller, tool);
+    let explained: Vec<(String, String)> = explanation
+        .rules
+        .into_iter()
+        .filter(|rule| rule.kind == "policy")
+        .map(|rule| (rule.name, rule.effect))
+        .collect();
+    let policies = plain::matching_policies(sample, caller, source, tool).into_iter();
+    let policies = policies.map(|(index, verdict)| (format!("policy{index}"), verdict.as_str().to_owned()));
+    prop_assert_eq!(explained, policies.collect::<Vec<_>>());
+    Ok(())
 }
 
 fn shown_tools(view: &View) -> BTreeMap<String, Verdict> {
@@ -486,6 +594,7 @@ proptest! {
                             let id = SourceId::parse(source.id).unwrap();
                             let is_included = plain::is_included(sample, caller, source, tool);
                             prop_assert_eq!(view.included_tool(&id, tool.name).is_some(), is_included);
+                            check_explanation(catalog, (&rules, sample), (principal, caller), (source, tool))?;
                         }
                     }
                     if Arc::ptr_eq(catalog, &later) {
