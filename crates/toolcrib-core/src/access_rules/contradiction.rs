@@ -90,7 +90,13 @@ impl ClaimTest {
             // A text may contain another text.
             ClaimTest::Contains(value) if !value.is_string() => Some(slice::from_ref(value)),
             ClaimTest::In(values) => Some(values),
-            _ => None,
+            ClaimTest::Equals(_)
+            | ClaimTest::NotEquals(_)
+            | ClaimTest::Contains(_)
+            | ClaimTest::NotContains(_)
+            | ClaimTest::Matches(_)
+            | ClaimTest::Exists(_)
+            | ClaimTest::NotIn(_) => None,
         }
     }
 
