@@ -245,6 +245,9 @@ impl State {
                     snapshot.damage = published_damage.clone();
                 }
             });
+            if is_new_damage {
+                self.notify(RegistryNotice::RulesChanged);
+            }
             self.notify_transitions(&before, &statuses);
             return Ok(());
         }
@@ -317,6 +320,7 @@ impl State {
     pub(super) fn publish_damage(&self, writer: &WriterState) {
         let damage = writer.damage.to_published();
         self.update_snapshot(|snapshot| snapshot.damage = damage.clone());
+        self.notify(RegistryNotice::RulesChanged);
     }
 
     /// Records a discovery of an overridden source for this process alone: new lists, or only the status of a failure.
@@ -474,7 +478,8 @@ impl State {
             snapshot.damage = damage.clone();
             snapshot.position = writer.position.clone();
         });
-        if before.inventory.rules() != inventory.rules() {
+        let may_lack_rules = self.snapshot.load().may_lack_rules();
+        if before.inventory.rules() != inventory.rules() || before.may_lack_rules() != may_lack_rules {
             self.notify(RegistryNotice::RulesChanged);
         }
         let catalog = self.snapshot.load().catalog.clone();
