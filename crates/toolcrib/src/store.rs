@@ -25,6 +25,7 @@ use toolcrib_core::{Code, Error, Result, Source, SourceId, Timestamp, ToolId};
 
 use crate::connector::document::DocumentVersions;
 
+pub(crate) use head::RememberedHead;
 pub use head::{HeadFile, JournalPosition};
 pub use memory::MemoryStore;
 pub use open::{OpenedStore, open, open_with_head};

@@ -41,7 +41,7 @@ pub enum Damage {
 
 impl Damage {
     /// Range of affected records (first, last), where it is known.
-    fn records(&self) -> Option<(u64, u64)> {
+    pub fn records(&self) -> Option<(u64, u64)> {
         match self {
             Damage::Missing { first, last } => Some((*first, *last)),
             Damage::Unreadable { seq, .. } => Some((*seq, *seq)),

@@ -105,10 +105,10 @@ impl StoreMaintenance<'_> {
         let before = self.registry.inventory();
         let command = Command::AcceptDamage { damage: descriptions.clone(), records };
         self.registry.state.write_despite_damage(&actor, None, |writer| writer.inventory.decide(&command)).await?;
-        let position = self.registry.state.snapshot().position.clone();
-        let seq = position.seq;
+        let written = self.registry.state.snapshot().remembered_head();
+        let seq = written.position.seq;
         if let Some(head) = &self.registry.options.head_file {
-            head.reset(position).await?;
+            head.reset(written).await?;
         }
         self.registry.state.catch_up().await?;
         let disabled_sources = before.sources().filter(|(_, state)| !state.enabled);

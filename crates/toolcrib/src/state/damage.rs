@@ -14,7 +14,7 @@ use toolcrib_core::{Code, Error, Result};
 use super::State;
 use super::journal::{EntryStatus, JournalEntry};
 use super::publish::WriterState;
-use crate::store::{HeadFile, JournalPosition, StoreState};
+use crate::store::{HeadFile, JournalPosition, RememberedHead, StoreState};
 
 /// Maximum number of faults quoted in an error message; `verify` lists all of them. Every refused call repeats the
 /// message, so it stays short.
@@ -33,6 +33,8 @@ pub(crate) struct JournalDamage {
     pub(crate) head: Option<Damage>,
     /// Damage of the store's file as a whole.
     pub(crate) store: Option<(StoreState, Damage)>,
+    /// Entry of the head file, as it was last read.
+    pub(crate) remembered: Option<RememberedHead>,
 }
 
 impl JournalDamage {
@@ -59,14 +61,28 @@ impl JournalDamage {
     /// Returns the position in the head file, if there is one. A file that cannot be read counts as damage until it can
     /// be read again.
     pub(crate) async fn read_head(&mut self, head: Option<&HeadFile>) -> Option<JournalPosition> {
-        let remembered = head?.read().await;
+        let read = head?.read().await;
         if matches!(self.head, Some(Damage::HeadUnreadable { .. })) {
             self.head = None;
         }
-        remembered.unwrap_or_else(|unreadable| {
+        self.remembered = read.unwrap_or_else(|unreadable| {
             self.head = Some(unreadable);
             None
-        })
+        });
+        self.remembered.as_ref().map(|remembered| remembered.position.clone())
+    }
+
+    /// Whether groups, access rules or policies may be among the records that are damaged or lost. The type of a damaged
+    /// record cannot be trusted; the head file tells whether there were rules at its position.
+    pub(crate) fn may_hide_rules(&self) -> bool {
+        let mut records = self.log.unaccepted().iter().filter_map(Damage::records);
+        match &self.remembered {
+            Some(RememberedHead { position, has_rules }) => {
+                // A process may have ended after it wrote a record and before it wrote the head file.
+                *has_rules || self.log.unlisted_count() > 0 || records.any(|(_, last)| last > position.seq)
+            }
+            None => self.store.is_some() || !self.log.unaccepted().is_empty(),
+        }
     }
 
     /// Returns every fault: of the store, of the head, of records.
@@ -205,15 +221,12 @@ impl State {
     /// durable.
     pub(crate) async fn remember_head(&self) {
         let Some(head) = &self.options.head_file else { return };
-        let position = {
-            let snapshot = self.snapshot.load();
-            // The head file is evidence of the damage and stays as it is.
-            if snapshot.damage.is_some() {
-                return;
-            }
-            snapshot.position.clone()
-        };
-        if let Err(error) = head.remember(position).await {
+        let snapshot = self.snapshot();
+        // The head file is evidence of the damage and stays as it is.
+        if snapshot.damage.is_some() {
+            return;
+        }
+        if let Err(error) = head.remember(snapshot.remembered_head()).await {
             tracing::warn!(%error, cause = error.cause_chain(), "the head of the journal cannot be written");
         }
     }

@@ -24,7 +24,7 @@ use super::damage::JournalDamage;
 use super::journal::Journal;
 use super::newer_records::NewerRecord;
 use crate::secret::resolve_variables;
-use crate::store::{ErrorSummary, JournalPosition, SourceStatus};
+use crate::store::{ErrorSummary, JournalPosition, RememberedHead, SourceStatus};
 
 /// Time after which prompts and resources of a source have been read, or have failed. With a margin: the connector ends at
 /// the timeout, and the result is recorded after it.
@@ -196,14 +196,19 @@ impl Snapshot {
         }
     }
 
-    /// Whether rules may exist that are not among those of the inventory, or that a newer Toolcrib has changed. Lost and
-    /// unreadable records may have defined rules; their own type cannot be trusted.
+    /// Whether rules may exist that are not among those of the inventory, or that cannot be read as they are now.
     pub(crate) fn may_lack_rules(&self) -> bool {
-        self.damage.is_some()
-            || self.has_newer_rules
+        let is_incomplete = self.damage.is_some() || self.newer_record.is_some();
+        self.has_newer_rules
             || self.pending_rules.is_some()
-            // A newer record of another type may be about the rules that exist.
-            || (self.newer_record.is_some() && !self.inventory.rules().is_empty())
+            || self.damage.as_ref().is_some_and(|damage| damage.may_hide_rules())
+            // A lost record, or a newer one of another type, may be about the rules that exist.
+            || (is_incomplete && !self.inventory.rules().is_empty())
+    }
+
+    /// Returns what the head file has to tell about this state.
+    pub(crate) fn remembered_head(&self) -> RememberedHead {
+        RememberedHead { position: self.position.clone(), has_rules: !self.inventory.rules().is_empty() }
     }
 
     /// Returns what holds for a principal. Where rules may exist that cannot be read, only administrators see tools.

@@ -2,8 +2,10 @@
 //! another record at that position, has lost records.
 //!
 //! ```json
-//! { "default": { "seq": 42, "checksum": "9f86d081884c7d659a2feaa0c55ad015" }, "sqlite:/srv/other.db": { … } }
+//! { "default": { "seq": 42, "checksum": "9f86d081884c7d659a2feaa0c55ad015", "has_rules": false }, "sqlite:/srv/other.db": { … } }
 //! ```
+//!
+//! It also tells whether there were groups, access rules or policies at that position, which damaged records cannot.
 //!
 //! The file is written after each commit and before the response. It may be behind the journal after a crash, never
 //! ahead of it; so a head that is ahead means that records were lost.
@@ -44,6 +46,17 @@ pub struct JournalPosition {
     pub checksum: String,
 }
 
+/// What the head file has of a store.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(crate) struct RememberedHead {
+    #[serde(flatten)]
+    pub(crate) position: JournalPosition,
+    /// Whether a group, access rule or policy was in force after that record. An entry without it was written by a version
+    /// that has none.
+    #[serde(default)]
+    pub(crate) has_rules: bool,
+}
+
 /// Entry of one store in the head file of a data directory. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct HeadFile {
@@ -64,8 +77,8 @@ struct HeadProgress {
     remembered: AtomicU64,
     /// Serializes writes: a writer that waited often finds its position written already.
     write_lock: tokio::sync::Mutex<()>,
-    /// Newest position that is to be written.
-    newest: parking_lot::Mutex<JournalPosition>,
+    /// Newest entry that is to be written.
+    newest: parking_lot::Mutex<RememberedHead>,
 }
 
 /// When a position is written.
@@ -77,7 +90,7 @@ enum HeadWrite {
 }
 
 /// Content of the head file.
-type PositionsByStore = BTreeMap<String, JournalPosition>;
+type HeadsByStore = BTreeMap<String, RememberedHead>;
 
 impl HeadFile {
     /// Creates the handle for the store in the file `store`. Accesses no file contents.
@@ -108,26 +121,26 @@ impl HeadFile {
         self.directory.join(HEAD_FILE_NAME)
     }
 
-    /// Returns the position of the last record known to have been written; `None` if the file has none for this store.
+    /// Returns the entry about the last record known to have been written; `None` if the file has none for this store.
     /// A file that exists and cannot be read or parsed is damage: it is the evidence against a journal that was cut.
-    pub(crate) async fn read(&self) -> Result<Option<JournalPosition>, Damage> {
+    pub(crate) async fn read(&self) -> Result<Option<RememberedHead>, Damage> {
         // On a blocking thread, although the file is small: a writer holds the writer lock meanwhile, and on a file
         // system that hangs it must not take an async thread with it. The thread costs tens of microseconds, much less
         // than the transaction of a write, and maintenance reads only after the store has changed.
         let head = self.clone();
         let read = tokio::task::spawn_blocking(move || head.read_all()).await;
-        let position = read.unwrap_or_else(|error| Err(self.unreadable(&error)))?.remove(&self.key);
-        if let Some(position) = &position {
-            self.progress.remembered.fetch_max(position.seq, Ordering::Relaxed);
+        let remembered = read.unwrap_or_else(|error| Err(self.unreadable(&error)))?.remove(&self.key);
+        if let Some(remembered) = &remembered {
+            self.progress.remembered.fetch_max(remembered.position.seq, Ordering::Relaxed);
         }
-        Ok(position)
+        Ok(remembered)
     }
 
-    /// Reads the positions of all stores.
-    fn read_all(&self) -> Result<PositionsByStore, Damage> {
+    /// Reads the entries of all stores.
+    fn read_all(&self) -> Result<HeadsByStore, Damage> {
         match fs::read(self.path()) {
             Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| self.unreadable(&error)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(PositionsByStore::new()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(HeadsByStore::new()),
             Err(error) => Err(self.unreadable(&error)),
         }
     }
@@ -142,16 +155,16 @@ impl HeadFile {
         Damage::HeadUnreadable { reason }
     }
 
-    /// Writes a position, unless a later one is in the file already.
-    pub(crate) async fn remember(&self, position: JournalPosition) -> Result<()> {
-        if position.seq == 0 || position.seq <= self.progress.remembered.load(Ordering::Relaxed) {
+    /// Writes an entry, unless one with a later position is in the file already.
+    pub(crate) async fn remember(&self, entry: RememberedHead) -> Result<()> {
+        let seq = entry.position.seq;
+        if seq == 0 || seq <= self.progress.remembered.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let seq = position.seq;
         {
             let mut newest = self.progress.newest.lock();
-            if newest.seq < seq {
-                *newest = position;
+            if newest.position.seq < seq {
+                *newest = entry;
             }
         }
         // While this task waits for the lock, another one may write a newer position: then there is nothing left to do.
@@ -163,27 +176,27 @@ impl HeadFile {
         self.write(newest, HeadWrite::IfNewer).await
     }
 
-    /// Writes a position, whatever is in the file. If the file cannot be read, its entries of other stores are lost.
-    pub(crate) async fn reset(&self, position: JournalPosition) -> Result<()> {
+    /// Writes an entry, whatever is in the file. If the file cannot be read, its entries of other stores are lost.
+    pub(crate) async fn reset(&self, entry: RememberedHead) -> Result<()> {
         let _guard = self.progress.write_lock.lock().await;
-        self.write(position, HeadWrite::Always).await
+        self.write(entry, HeadWrite::Always).await
     }
 
-    /// Replaces the file by one with this position.
-    async fn write(&self, position: JournalPosition, condition: HeadWrite) -> Result<()> {
+    /// Replaces the file by one with this entry.
+    async fn write(&self, entry: RememberedHead, condition: HeadWrite) -> Result<()> {
         let head = self.clone();
-        let seq = position.seq;
+        let seq = entry.position.seq;
         let work = move || {
             let _lock = head.lock()?;
             let mut heads = match (head.read_all(), condition) {
                 (Ok(heads), _) => heads,
-                (Err(_), HeadWrite::Always) => PositionsByStore::new(),
+                (Err(_), HeadWrite::Always) => HeadsByStore::new(),
                 (Err(damage), HeadWrite::IfNewer) => return Err(io::Error::other(damage.to_string())),
             };
             // Another process may have written a later position while this one waited for the lock.
-            let is_newer = heads.get(&head.key).is_none_or(|known| known.seq < position.seq);
+            let is_newer = heads.get(&head.key).is_none_or(|known| known.position.seq < seq);
             if is_newer || condition == HeadWrite::Always {
-                heads.insert(head.key.clone(), position);
+                heads.insert(head.key.clone(), entry);
                 let text = serde_json::to_string_pretty(&heads).map_err(io::Error::other)?;
                 replace_private_file(&head.path(), &format!("{text}\n"))?;
             }
@@ -218,8 +231,9 @@ impl HeadFile {
 mod tests {
     use super::*;
 
-    fn position(seq: u64) -> JournalPosition {
-        JournalPosition { seq, checksum: format!("{seq:032x}") }
+    fn entry(seq: u64) -> RememberedHead {
+        let position = JournalPosition { seq, checksum: format!("{seq:032x}") };
+        RememberedHead { position, has_rules: seq % 2 == 1 }
     }
 
     #[tokio::test]
@@ -228,16 +242,16 @@ mod tests {
         let inside = HeadFile::new(data.path(), &data.path().join("toolcrib.db"));
         let other = HeadFile::new(data.path(), &data.path().join("other.db"));
         assert_eq!(inside.read().await, Ok(None));
-        inside.remember(position(3)).await.unwrap();
-        other.remember(position(7)).await.unwrap();
+        inside.remember(entry(3)).await.unwrap();
+        other.remember(entry(7)).await.unwrap();
         // Another process that is behind does not overwrite a newer position.
-        HeadFile::new(data.path(), &data.path().join("toolcrib.db")).remember(position(2)).await.unwrap();
-        assert_eq!((inside.read().await, other.read().await), (Ok(Some(position(3))), Ok(Some(position(7)))));
-        let text: PositionsByStore = serde_json::from_slice(&fs::read(inside.path()).unwrap()).unwrap();
+        HeadFile::new(data.path(), &data.path().join("toolcrib.db")).remember(entry(2)).await.unwrap();
+        assert_eq!((inside.read().await, other.read().await), (Ok(Some(entry(3))), Ok(Some(entry(7)))));
+        let text: HeadsByStore = serde_json::from_slice(&fs::read(inside.path()).unwrap()).unwrap();
         let outside = format!("sqlite:{}", data.path().canonicalize().unwrap().join("other.db").display());
         assert_eq!(text.keys().collect::<Vec<_>>(), ["default", &outside]);
-        inside.reset(position(1)).await.unwrap();
-        assert_eq!(inside.read().await, Ok(Some(position(1))));
+        inside.reset(entry(1)).await.unwrap();
+        assert_eq!(inside.read().await, Ok(Some(entry(1))));
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt;
@@ -255,13 +269,13 @@ mod tests {
         for seq in 1..=64 {
             // Each with a handle of its own, like separate processes.
             let head = HeadFile::new(data.path(), &data.path().join("toolcrib.db"));
-            writers.spawn(async move { head.remember(position(seq)).await });
+            writers.spawn(async move { head.remember(entry(seq)).await });
         }
         for written in writers.join_all().await {
             written.unwrap();
         }
         let head = HeadFile::new(data.path(), &data.path().join("toolcrib.db"));
-        assert_eq!(head.read().await, Ok(Some(position(64))));
+        assert_eq!(head.read().await, Ok(Some(entry(64))));
     }
 
     #[tokio::test]
@@ -271,10 +285,10 @@ mod tests {
         for content in ["", "{", "[]", r#"{"default":7}"#] {
             fs::write(head.path(), content).unwrap();
             assert!(matches!(head.read().await, Err(Damage::HeadUnreadable { .. })), "{content}");
-            head.remember(position(1)).await.unwrap_err();
+            head.remember(entry(1)).await.unwrap_err();
             assert_eq!(fs::read_to_string(head.path()).unwrap(), content, "it is left as evidence");
         }
-        head.reset(position(1)).await.unwrap();
-        assert_eq!(head.read().await, Ok(Some(position(1))));
+        head.reset(entry(1)).await.unwrap();
+        assert_eq!(head.read().await, Ok(Some(entry(1))));
     }
 }
