@@ -53,6 +53,8 @@ pub(super) struct ViewMask {
     hash: Fingerprint,
     /// Globs on essential tools of the endpoint of a group, instead of those of the configuration.
     essential: Option<Vec<String>>,
+    /// Whether clients have chosen globs on names that the mask follows from.
+    is_narrowed: bool,
 }
 
 /// A catalogue together with the mask of a view; what [`View`] and the catalogue's own lookups share.
@@ -106,7 +108,8 @@ impl View {
             let sources = catalog.positioned_sources();
             let sources = sources.map(|positioned| positioned.source.scope(scope, &positioned.shadowed)).collect();
             let essential = scope.endpoint_group().map(|group| group.definition.essential.clone());
-            ViewMask::new(&catalog, sources, essential.filter(|globs| !globs.is_empty())).map(Arc::new)
+            let mask = ViewMask::new(&catalog, sources, essential.filter(|globs| !globs.is_empty()));
+            mask.map(|mask| Arc::new(ViewMask { is_narrowed: !scope.only_globs().is_empty(), ..mask }))
         });
         View { mask, catalog }
     }
@@ -283,9 +286,11 @@ impl View {
     /// view has its own, so that the words of other tools do not affect its scores.
     pub(crate) fn search_index(&self) -> Arc<SearchIndex> {
         let build = || SearchIndex::build(self.visible_sources());
+        let caches = &self.catalog.view_caches;
         match &self.mask {
-            Some(mask) => self.catalog.view_caches.restricted_index(mask.key, build),
-            None => self.catalog.view_caches.full_index(build),
+            Some(mask) if mask.is_narrowed => caches.narrowed_index(mask.key, self.tool_count(), build),
+            Some(mask) => caches.restricted_index(mask.key, self.tool_count(), build),
+            None => caches.full_index(build),
         }
     }
 
@@ -322,7 +327,7 @@ impl ViewMask {
         }
         let tools = VisibleTools { catalog, mask: Some(&sources), extent: Extent::Visible };
         let (key, hash) = view_key::restricted_key(tools, essential.as_deref());
-        Some(ViewMask { sources, key, hash, essential })
+        Some(ViewMask { sources, key, hash, essential, is_narrowed: false })
     }
 }
 

@@ -17,9 +17,11 @@ use crate::search::SearchIndex;
 const MAX_NARROWED_MASKS: usize = 64;
 /// Maximum number of tools in all cached indexes of restricted views together. An index takes about 0.6 kB per tool.
 const MAX_INDEXED_TOOLS: usize = 250_000;
+/// The same for views of scopes with globs on names.
+const MAX_NARROWED_TOOLS: usize = 50_000;
 
 /// Results that depend on the sources and settings of a catalogue alone.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct ViewCaches {
     /// Key of the full view.
     pub(super) full_key: OnceLock<ViewKey>,
@@ -31,12 +33,39 @@ pub(super) struct ViewCaches {
     narrowed_masks: CopyOnWriteCache<Fingerprint, Option<Arc<ViewMask>>>,
     /// Indexes of restricted views. Equal views share one, whatever rules they follow from.
     indexes: IndexCache,
+    /// The same for views of scopes with globs on names.
+    narrowed_indexes: IndexCache,
 }
 
-/// Search indexes by the key of their view, newest first, of at most [`MAX_INDEXED_TOOLS`] tools together. Reads take no
-/// lock.
-#[derive(Debug, Default)]
-struct IndexCache(ArcSwap<Vec<(ViewKey, Arc<SearchIndex>)>>);
+/// Search indexes by the key of their view, newest first, within a number of tools. Reads take no lock.
+#[derive(Debug)]
+struct IndexCache {
+    entries: ArcSwap<Vec<Arc<CachedIndex>>>,
+    /// Maximum number of tools of all indexes together.
+    max_tools: usize,
+}
+
+/// An index that the first search builds; others that need it at the same time wait for it.
+#[derive(Debug)]
+struct CachedIndex {
+    view: ViewKey,
+    /// Number of tools in the view, by which its size is known before it is built.
+    tool_count: usize,
+    index: OnceLock<Arc<SearchIndex>>,
+}
+
+impl Default for ViewCaches {
+    fn default() -> ViewCaches {
+        ViewCaches {
+            full_key: OnceLock::new(),
+            full_index: OnceLock::new(),
+            masks: CopyOnWriteCache::default(),
+            narrowed_masks: CopyOnWriteCache::default(),
+            indexes: IndexCache::new(MAX_INDEXED_TOOLS),
+            narrowed_indexes: IndexCache::new(MAX_NARROWED_TOOLS),
+        }
+    }
+}
 
 impl ViewCaches {
     /// Returns the mask of a scope; `None` for the full view.
@@ -58,28 +87,56 @@ impl ViewCaches {
         self.full_index.get_or_init(|| Arc::new(build())).clone()
     }
 
-    /// Returns the index of a restricted view. Two searches that need it at the same time may both build it.
-    pub(super) fn restricted_index(&self, view: ViewKey, build: impl FnOnce() -> SearchIndex) -> Arc<SearchIndex> {
-        self.indexes.get_or_insert(view, build)
+    /// Returns the index of a restricted view with a number of tools.
+    pub(super) fn restricted_index(
+        &self,
+        view: ViewKey,
+        tool_count: usize,
+        build: impl FnOnce() -> SearchIndex,
+    ) -> Arc<SearchIndex> {
+        self.indexes.get_or_build(view, tool_count, build)
+    }
+
+    /// Returns the index of a view of a scope with globs on names.
+    pub(super) fn narrowed_index(
+        &self,
+        view: ViewKey,
+        tool_count: usize,
+        build: impl FnOnce() -> SearchIndex,
+    ) -> Arc<SearchIndex> {
+        self.narrowed_indexes.get_or_build(view, tool_count, build)
     }
 }
 
 impl IndexCache {
-    fn get_or_insert(&self, view: ViewKey, build: impl FnOnce() -> SearchIndex) -> Arc<SearchIndex> {
-        if let Some((_, index)) = self.0.load().iter().find(|(key, _)| *key == view) {
-            return index.clone();
-        }
-        let index = Arc::new(build());
-        self.0.rcu(|indexes| {
-            let mut free = MAX_INDEXED_TOOLS.saturating_sub(index.len());
-            let others = indexes.iter().filter(|(key, _)| *key != view).take_while(|(_, other)| {
-                let fits = other.len() <= free;
-                free = free.saturating_sub(other.len());
-                fits
+    fn new(max_tools: usize) -> IndexCache {
+        IndexCache { entries: ArcSwap::default(), max_tools }
+    }
+
+    fn get_or_build(&self, view: ViewKey, tool_count: usize, build: impl FnOnce() -> SearchIndex) -> Arc<SearchIndex> {
+        let find = |entries: &[Arc<CachedIndex>]| entries.iter().find(|entry| entry.view == view).cloned();
+        let found = find(&self.entries.load());
+        let entry = found.unwrap_or_else(|| {
+            let new = Arc::new(CachedIndex { view, tool_count, index: OnceLock::new() });
+            let before = self.entries.rcu(|entries| match find(entries) {
+                // Another search has added it meanwhile.
+                Some(_) => entries.clone(),
+                None => Arc::new(self.with_newest(&new, entries)),
             });
-            std::iter::once((view, index.clone())).chain(others.cloned()).collect::<Vec<_>>()
+            find(&before).unwrap_or(new)
         });
-        index
+        entry.index.get_or_init(|| Arc::new(build())).clone()
+    }
+
+    /// Returns the entries that fit beside a new one.
+    fn with_newest(&self, new: &Arc<CachedIndex>, entries: &[Arc<CachedIndex>]) -> Vec<Arc<CachedIndex>> {
+        let mut free = self.max_tools.saturating_sub(new.tool_count);
+        let older = entries.iter().take_while(|entry| {
+            let fits = entry.tool_count <= free;
+            free = free.saturating_sub(entry.tool_count);
+            fits
+        });
+        std::iter::once(new).chain(older).cloned().collect()
     }
 }
 
@@ -169,14 +226,17 @@ mod tests {
 
     #[test]
     fn a_large_index_displaces_older_ones() {
-        let cache = IndexCache::default();
-        let view =
+        let cache = IndexCache::new(10);
+        let key =
             |number: usize| View::full(Arc::new(Catalog::default().with_essential(vec![number.to_string()]))).key();
-        let large = || SearchIndex::with_len(MAX_INDEXED_TOOLS / 2);
-        let oldest = cache.get_or_insert(view(0), large);
-        assert!(Arc::ptr_eq(&oldest, &cache.get_or_insert(view(0), large)));
-        cache.get_or_insert(view(1), large);
-        cache.get_or_insert(view(2), large);
-        assert_eq!(cache.0.load().iter().map(|(key, _)| *key).collect::<Vec<_>>(), [view(2), view(1)]);
+        let get = |number: usize, tools: usize| cache.get_or_build(key(number), tools, SearchIndex::default);
+        let oldest = get(0, 5);
+        assert!(Arc::ptr_eq(&oldest, &get(0, 5)));
+        get(1, 5);
+        get(2, 5);
+        let cached = || cache.entries.load().iter().map(|entry| entry.view).collect::<Vec<_>>();
+        assert_eq!(cached(), [key(2), key(1)]);
+        get(3, 100);
+        assert_eq!(cached(), [key(3)], "one is always kept, for the next search");
     }
 }

@@ -203,14 +203,8 @@ impl SearchIndex {
         }
     }
 
-    /// Index with a number of tools without content.
-    #[cfg(test)]
-    pub(crate) fn with_len(tools: usize) -> SearchIndex {
-        SearchIndex { segment_of: vec![0; tools], ..SearchIndex::default() }
-    }
-
     /// Number of tools in the index.
-    pub(crate) fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.segment_of.len()
     }
 
