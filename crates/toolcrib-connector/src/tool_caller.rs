@@ -35,8 +35,8 @@ pub trait ToolCaller: Send + Sync {
     /// Whether a caller may know of a tool, by its name in the catalogue. Denied tools are no secret.
     fn can_see_tool(&self, caller: &Principal, name: &str) -> bool;
 
-    /// Whether there are tools that a caller may not know of, whose names must not appear in its errors.
-    fn is_restricted(&self, caller: &Principal) -> bool;
+    /// Whether there are tools of APIs that a caller may not know of, so that its errors must not name any.
+    fn withholds_api_tools(&self, caller: &Principal) -> bool;
 
     /// Calls a tool like any other caller does, with policy, circuit breaker and statistics.
     async fn call_tool(self: Arc<Self>, request: CallRequest<'_>, context: &CallContext) -> Result<CallOutput>;

@@ -457,8 +457,11 @@ impl ToolCaller for Dispatcher {
         view.find_included(name).is_ok_and(|tool| tool.verdict() < Verdict::Hide)
     }
 
-    fn is_restricted(&self, caller: &Principal) -> bool {
-        Visibility::new(self.state.snapshot(), &caller.narrowed(ViewNarrowing::default())).leaves_out_tools()
+    fn withholds_api_tools(&self, caller: &Principal) -> bool {
+        let visibility = Visibility::new(self.state.snapshot(), &caller.narrowed(ViewNarrowing::default()));
+        let sources = self.sources();
+        let mut apis = sources.values().filter(|source| matches!(source.kind, SourceKind::OpenApi(_)));
+        apis.any(|source| visibility.restricts(&source.id))
     }
 
     async fn call_tool(self: Arc<Self>, request: CallRequest<'_>, context: &CallContext) -> Result<CallOutput> {

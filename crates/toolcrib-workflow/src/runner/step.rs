@@ -70,15 +70,14 @@ impl WorkflowRun<'_> {
         }
     }
 
-    /// Finds the tool of a step. For a caller that may not know of every tool, the error does not tell which one is
-    /// missing.
+    /// Finds the tool of a step. For a caller that may not know of every tool of the APIs, the error does not tell which one
+    /// is missing.
     async fn find_visible_target(&self, call: &OperationCall<'_>) -> Result<TargetTool> {
         let caller = &self.call.context.caller;
         let withheld = || Error::new(Code::Forbidden, "it needs a tool that is not available to this caller");
         match self.find_target(call).await {
             Ok(target) if self.tools.can_see_tool(caller, target.name.as_str()) => Ok(target),
-            // Without rules, the call itself explains why a hidden tool is not found.
-            found if !self.tools.is_restricted(caller) => found,
+            found if !self.tools.withholds_api_tools(caller) => found,
             Ok(_) | Err(_) => Err(withheld()),
         }
     }
