@@ -43,6 +43,8 @@ pub(super) async fn watch_config(
     let mut known: FileStamps = watched_paths(&current).map(|path| (path, None)).collect();
     // False after a failed attempt, which may have applied a part.
     let mut is_applied = true;
+    // Reason of the last refusal, which is printed once.
+    let mut refusal = None;
     loop {
         // SIGHUP reloads even if no stamp has changed.
         let is_requested = tokio::select! {
@@ -58,15 +60,25 @@ pub(super) async fn watch_config(
         app_state.reload_key_files().await;
         let reloaded = reload_config(session, &current).await;
         let checked = reloaded.and_then(|loaded| app_state.check_config(&loaded).map(|()| loaded));
-        let loaded = match checked {
+        let fits = checked.as_ref().map_or(Ok(()), |loaded| session.registry.configuration().check(&loaded.config));
+        if fits.is_err() {
+            // Rules that were defined at run time are in the way. They may change although no file does, so the next
+            // check tries again.
+            known.values_mut().for_each(|stamp| *stamp = None);
+        }
+        let loaded = match fits.and(checked) {
             Ok(loaded) => loaded,
             Err(error) => {
+                if is_requested || refusal.as_ref() != Some(&error.message) {
+                    session.common.hint(&format!("error: {}; the configuration stays as it was", error.message));
+                }
                 app_state.set_config_error(Some(public_reason(&error.message, known.keys())));
-                session.common.hint(&format!("error: {}; the configuration stays as it was", error.message));
+                refusal = Some(error.message);
                 continue;
             }
         };
         app_state.set_config_error(None);
+        refusal = None;
         let local_had_none = session.registry.rules().leave_local_without_tools();
         // Compared by content, so that touching a file or changing a comment applies nothing.
         let changes = describe_changes(&current.config, &loaded.config);
@@ -124,7 +136,6 @@ async fn reload_config(session: &CliSession, current: &LoadedConfig) -> Result<L
     // Off the async workers: computing trust reads the documents of the project, which may be large.
     let loaded = tokio::task::spawn_blocking(move || load_config(&common)).await;
     let loaded = loaded.context(Code::Internal, "the configuration could not be read")??;
-    session.registry.configuration().check(&loaded.config)?;
     let was_trusted = current.untrusted_project().is_none();
     let Some(project) = loaded.untrusted_project() else { return Ok(loaded) };
     if was_trusted && current.project.is_some() {
