@@ -70,7 +70,10 @@ pub(crate) struct State {
     pub(crate) settings: ArcSwap<ConfiguredSettings>,
     /// Extent of the trust in the project's file.
     pub(crate) trust: ArcSwap<Trust>,
-    /// State of the write path; the only lock that writers take. Readers use `snapshot`.
+    /// Held while the rules of the configuration are written, so that an earlier set does not replace a later one. Taken
+    /// before `writer`.
+    reconciling_rules: tokio::sync::Mutex<()>,
+    /// State of the write path, which every writer locks. Readers use `snapshot`.
     writer: tokio::sync::Mutex<WriterState>,
     /// Current state for readers; replaced as a whole.
     snapshot: ArcSwap<Snapshot>,
@@ -170,6 +173,7 @@ impl State {
             node: NodeId::random(&store_key),
             settings: ArcSwap::from_pointee(ConfiguredSettings::from_config(config)),
             trust: ArcSwap::from_pointee(options.trust.clone()),
+            reconciling_rules: tokio::sync::Mutex::default(),
             writer: tokio::sync::Mutex::new(WriterState::new(options)),
             snapshot: ArcSwap::from_pointee(snapshot),
             notices: notices.clone(),

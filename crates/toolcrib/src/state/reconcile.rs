@@ -91,6 +91,12 @@ impl State {
     /// Replaces the groups, access rules and policies of the configuration, all at once. While the journal cannot be
     /// written, they are pending, and only administrators see tools.
     async fn reconcile_rules(&self, rules: Vec<NamedRule>) -> Result<()> {
+        let _guard = self.reconciling_rules.lock().await;
+        self.write_rules(rules).await
+    }
+
+    /// The steps of `reconcile_rules`. Called with the lock held: pending rules must not replace those of a later reload.
+    async fn write_rules(&self, rules: Vec<NamedRule>) -> Result<()> {
         let snapshot = self.snapshot();
         let known = snapshot.inventory.rules();
         for rule in rules.iter().filter(|rule| known.origin(rule.kind(), rule.name()) == Some(Origin::Runtime)) {
@@ -114,9 +120,13 @@ impl State {
 
     /// Writes the rules of the configuration that could not be written before, if the journal can be used again.
     pub(crate) async fn write_pending_rules(&self) -> Result<()> {
+        if self.snapshot().pending_rules.is_none() {
+            return Ok(());
+        }
+        let _guard = self.reconciling_rules.lock().await;
         let snapshot = self.snapshot();
         match &snapshot.pending_rules {
-            Some(rules) if snapshot.ensure_usable().is_ok() => self.reconcile_rules(rules.to_vec()).await,
+            Some(rules) if snapshot.ensure_usable().is_ok() => self.write_rules(rules.to_vec()).await,
             Some(_) | None => Ok(()),
         }
     }
