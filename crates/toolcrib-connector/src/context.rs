@@ -22,7 +22,7 @@ use crate::trace::Trace;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientId(pub u64);
 
-/// Who may read what is stored of a result.
+/// Client that may read what is stored of a result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ResultOwner {
     /// The connection that called, until it ends.

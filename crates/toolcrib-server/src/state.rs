@@ -132,13 +132,13 @@ impl AppState {
     }
 
     /// Returns why the configuration cannot be loaded, for a reader; `None` if it can. The reason may quote names of rules
-    /// and tools, so readers from whom some are withheld get no more than the place.
+    /// and tools, so as long as there are rules only administrators get more than the place.
     pub(crate) fn config_error_for(&self, reader: &Principal) -> Option<String> {
         let reason = self.config_error.load();
         let reason = reason.as_ref()?;
-        let visibility = self.registry.visibility(reader);
-        let has_rules = !self.registry.rules().in_force().is_empty();
-        if visibility.shows_rules() || !(has_rules || visibility.leaves_out_tools()) {
+        let rules = self.registry.rules();
+        let has_rules = !rules.in_force().is_empty() || rules.may_restrict_access();
+        if self.registry.visibility(reader).shows_rules() || !has_rules {
             return Some(reason.to_string());
         }
         // `toolcrib.yaml:5: groups.desk: …`

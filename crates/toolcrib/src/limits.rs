@@ -98,7 +98,7 @@ impl CallLimiter {
         CallLimiter { state, max_waiting_calls: MAX_WAITING_CALLS }
     }
 
-    /// Creates the limiter of a tool. Nobody has configured it, so it refuses no call: all wait until their deadline.
+    /// Creates the limiter of a tool. It is not configured, so it refuses no call: all wait until their deadline.
     pub(crate) fn for_tool(concurrent_calls: u32) -> CallLimiter {
         let limits = CallLimits { concurrent_calls: Some(concurrent_calls), ..CallLimits::default() };
         CallLimiter { max_waiting_calls: usize::MAX, ..CallLimiter::new(limits) }
@@ -281,7 +281,7 @@ fn concurrency_error(scope: LimitScope<'_>, message: String) -> Error {
         json!({ "by": scope.name(), "limit": "concurrent_calls", "retry_after_ms": CONCURRENCY_RETRY_DELAY_MS });
     let code = match scope {
         LimitScope::Caller | LimitScope::Source(_) => Code::RateLimited,
-        // No limit that anybody has set: the tool is busy.
+        // Not a limit of the configuration: the tool is busy.
         LimitScope::Tool(_) => Code::ToolUnavailable,
     };
     Error::new(code, message).with_details(details)

@@ -29,7 +29,7 @@ struct ChangeWatcher {
     expose: watch::Receiver<Arc<Expose>>,
     /// Extensions of the last request of the client, whose principal may have other rights than the one before.
     extensions: watch::Receiver<Arc<Extensions>>,
-    /// What the client could see at the last comparison.
+    /// Key of the scope of the client at the last comparison.
     scope: Fingerprint,
     /// Lists that were current when the client was last notified, for clients that never listed.
     known_lists: KnownLists,

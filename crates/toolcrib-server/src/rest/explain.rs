@@ -57,7 +57,7 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
     let token = described(nullable(text()), "Id or name of a token; only for administrators");
     let claims = described(
         nullable(json!({ "type": "object" })),
-        "Claims of an access token of an identity provider, with the role `agent`; only for administrators",
+        "Claims of an access token of an identity provider, whose configuration gives the role; only for administrators",
     );
     let request = with_optional(object_schema(&[("tool", tool)]), &[("token", token), ("claims", claims)]);
     let given_by = described(string_array(), "Active access rules that give the group to callers");

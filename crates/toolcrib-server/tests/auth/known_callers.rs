@@ -32,15 +32,16 @@ async fn callers_of_an_identity_provider_are_known_while_their_tokens_are_valid(
     let known = async || -> Vec<String> {
         let callers: Value = server.get("/api/tools/git__push/callers", &admin).await.json();
         assert_eq!(callers["groups"], json!([{ "name": "pushers", "access": ["everyone"] }]));
-        let names = callers["callers"].as_array().unwrap().iter();
-        names.map(|caller| format!("{} {}", caller["caller"], caller["visible"]).replace('"', "")).collect()
+        let callers = callers["callers"].as_array().unwrap().iter();
+        callers.map(|caller| format!("{} {}", readable_name(&caller["caller"]), caller["visible"])).collect()
     };
     assert_eq!(known().await, ["local true", "jwt:ada true", "jwt:bob true"]);
     let path = "/api/policies/careful?dry_run=true";
     let headers = format!("Content-Type: application/json\r\n{admin}");
     let body = json!({ "verdict": "deny" }).to_string();
     let preview = server.send("PUT", path, &headers, body).await.json();
-    assert_eq!((&preview["changed"], &preview["callers"][2]["caller"]), (&json!(3), &json!("jwt:bob")), "{preview}");
+    assert_eq!(preview["changed"], 3, "{preview}");
+    assert_eq!(readable_name(&preview["callers"][2]["caller"]), "jwt:bob");
     assert_eq!(preview["callers"][1]["loses"], json!(["git__push"]));
 
     let (cookie, csrf) = server.sign_in(&server.admin_token).await;
@@ -54,4 +55,9 @@ async fn callers_of_an_identity_provider_are_known_while_their_tokens_are_valid(
 
     server.clock.advance(std::time::Duration::from_secs(400));
     assert_eq!(known().await, ["local true", "jwt:ada true"]);
+}
+
+/// Name of a caller without the hash of its identity.
+fn readable_name(caller: &Value) -> &str {
+    caller.as_str().unwrap().split('#').next().unwrap()
 }

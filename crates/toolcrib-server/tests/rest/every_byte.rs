@@ -80,14 +80,14 @@ fn features(instructions: &str, prompt: &str, resource: &str, template: &str) ->
     OfferedFeatures { lists, instructions: Some(instructions.to_owned()), ..OfferedFeatures::default() }
 }
 
-struct Fixture {
+struct HidingServer {
     server: RestTestServer,
     shop: Arc<ScriptedSource>,
     vault: Arc<ScriptedSource>,
 }
 
 /// Starts a server on which most is hidden. One hidden tool was removed, one source cannot be discovered.
-async fn start_hiding() -> Fixture {
+async fn start_hiding() -> HidingServer {
     let shop = ScriptedSource::new([order("Orders a lamp"), refund("Zebrafish"), json!("reopen")]);
     shop.set_features(features("Buy lamps here. `refund` returns a pangolin.", "", "", ""));
     shop.set_reply(|tool, _| match tool {
@@ -101,7 +101,7 @@ async fn start_hiding() -> Fixture {
     let config = Config::read(&format!("{SHOP}{HIDDEN}"), "toolcrib.yaml", Path::new("/")).unwrap();
     let sources = [("shop", &shop), ("vault", &vault), ("gharial", &gharial)];
     let server = start_with(config, RegistryOptions::default(), &sources).await;
-    let fixture = Fixture { server, shop, vault };
+    let fixture = HidingServer { server, shop, vault };
     fixture.refresh().await;
     fixture.set_tools("Orders a lamp", "Zebrafish").await;
     fixture
@@ -117,7 +117,7 @@ async fn start_reference() -> RestTestServer {
     server
 }
 
-impl Fixture {
+impl HidingServer {
     async fn refresh(&self) {
         let sources = ["shop", "vault"].map(|id| SourceId::parse(id).unwrap());
         let refresh = Refresh { sources: Some(sources.into()), force: true, ..Refresh::default() };
@@ -321,7 +321,7 @@ async fn read_mcp(client: &mut Client<'_>, path: &str, session: Option<&str>) {
     }
 }
 
-/// Hidden names get the responses of names that nobody ever gave.
+/// Checks that hidden names get the responses of names that do not exist.
 async fn compare_with_unknown_names(client: &mut Client<'_>) {
     let sources = [("vault", "vaxlt"), ("gharial", "ghaxial")];
     for (hidden, unknown) in [("shop__refund", "shop__refuzd"), ("shop__reopen", "shop__reopez")] {
@@ -363,7 +363,7 @@ async fn expect_equal(client: &mut Client<'_>, method: &str, paths: [String; 2],
     assert_eq!(hidden.status, 404, "{method} {}: {hidden:?}", paths[0]);
 }
 
-/// What a client gets that does not tell times: on both servers the same.
+/// Reads the responses that do not tell times. They are the same on both servers.
 async fn read_comparable(client: &mut Client<'_>) -> Vec<String> {
     let mut responses = Vec::new();
     for path in [

@@ -310,6 +310,8 @@ impl RuleDefinitions<'_> {
     /// Returns the principal that an access token with these claims would have. Its issuer is the one in the claims, or the
     /// only one of the configuration; without any, there is no fact about it and the role is `agent`.
     fn jwt_principal(&self, claims: &Map<String, Value>) -> Result<Principal> {
+        // As for a token: a claim named `caller` is dropped before anything is decided by the claims.
+        let claims = Claims::new(claims.clone())?;
         let settings = self.registry.state.settings.load();
         let text = |name: &str| claims.get(name).and_then(Value::as_str);
         let configured = match (text("iss"), &settings.issuers[..]) {
@@ -322,10 +324,10 @@ impl RuleDefinitions<'_> {
             Error::new(Code::Forbidden, format!("{message} `{}` (`roles` in `identity.issuers`)", known.issuer))
         };
         let role = configured
-            .map_or(Ok(Role::Agent), |known| find_role(&known.roles, claims).ok_or_else(|| no_role(known)))?;
+            .map_or(Ok(Role::Agent), |known| find_role(&known.roles, claims.as_map()).ok_or_else(|| no_role(known)))?;
         let issuer = text("iss").or(configured.map(|known| known.issuer.as_str())).unwrap_or_default();
         let identity = PrincipalIdentity::Jwt { issuer: issuer.into(), sub: text("sub").unwrap_or_default().into() };
-        Ok(Principal::new(identity, "preview", role).with_claims(Claims::new(claims.clone())?))
+        Ok(Principal::new(identity, "preview", role).with_claims(claims))
     }
 
     /// Local processes and the holders of tokens, then others, without duplicates.

@@ -306,7 +306,7 @@ impl Sources<'_> {
         // `Forbidden` marks a declaration of an untrusted file under the same name, which says nothing about this
         // source.
         let config_error = snapshot.invalid_sources.get(id).filter(|error| error.code != Code::Forbidden).cloned();
-        let config_error = config_error.map(|error| visibility.restrict_config_error(error));
+        let config_error = config_error.map(|error| visibility.restrict_config_error(id, error));
         let catalog_source = view.source(id);
         let enabled = snapshot.environment.is_enabled(id, state);
         let slot_status = self.registry.connectors.slot_status(id);
@@ -446,7 +446,7 @@ fn invalid_source_view(visibility: &Visibility, id: &SourceId, error: &ErrorSumm
         inventory_hash: None,
         config_hash: None,
         last_checked: None,
-        last_error: Some(visibility.restrict_config_error(error.clone())),
+        last_error: Some(visibility.restrict_config_error(id, error.clone())),
         ttl_ms: 0,
         discovery_timeout_ms: 0,
         connection: ConnectionState::None,

@@ -8,7 +8,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use toolcrib_catalog::{CatalogSource, Segment, View};
 use toolcrib_core::access::Role;
@@ -41,6 +41,8 @@ pub struct Visibility {
     view: View,
     scope: Arc<AccessScope>,
     role: Role,
+    /// Result of [`Visibility::leaves_out_tools`], which looks at every source.
+    leaves_out_tools: OnceLock<bool>,
 }
 
 impl Registry {
@@ -54,7 +56,7 @@ impl Visibility {
     pub(crate) fn new(snapshot: Arc<Snapshot>, principal: &Principal) -> Visibility {
         let scope = snapshot.scope(principal);
         let view = View::for_scope(snapshot.catalog.clone(), &scope);
-        Visibility { view, scope, snapshot, role: principal.role() }
+        Visibility { view, scope, snapshot, role: principal.role(), leaves_out_tools: OnceLock::new() }
     }
 
     /// Whether nothing is left out.
@@ -228,9 +230,11 @@ impl Visibility {
 
     /// Whether tools of any source may be left out; see [`Visibility::restricts`].
     pub fn leaves_out_tools(&self) -> bool {
-        let declared = self.snapshot.inventory.all_source_ids();
-        let mut sources = declared.chain(self.snapshot.catalog.sources().map(|source| source.segment.source()));
-        !self.is_full() && (self.scope.limits_tools() || sources.any(|id| self.restricts(id)))
+        *self.leaves_out_tools.get_or_init(|| {
+            let declared = self.snapshot.inventory.all_source_ids();
+            let mut sources = declared.chain(self.snapshot.catalog.sources().map(|source| source.segment.source()));
+            !self.is_full() && (self.scope.limits_tools() || sources.any(|id| self.restricts(id)))
+        })
     }
 
     /// Returns the error for an unknown source, with a suggestion among those that the principal may know of.
@@ -368,8 +372,8 @@ impl Visibility {
     }
 
     /// Returns the error of an invalid declaration, without its text if that may quote the name of a withheld tool.
-    pub(crate) fn restrict_config_error(&self, error: ErrorSummary) -> ErrorSummary {
-        if error.code == Code::ConfigInvalid && self.leaves_out_tools() {
+    pub(crate) fn restrict_config_error(&self, id: &SourceId, error: ErrorSummary) -> ErrorSummary {
+        if error.code == Code::ConfigInvalid && self.restricts(id) {
             return ErrorSummary { message: WITHHELD_ERROR.to_owned(), ..error };
         }
         error

@@ -52,8 +52,8 @@ pub(super) struct KeysUnavailable {
     pub(super) retry_after: Duration,
 }
 
-/// Why a token causes a fetch although the keys are fresh. Each reason has a minute of its own, because anybody can make
-/// tokens without `kid`, and those must not delay the keys of the others.
+/// Why a token causes a fetch although the keys are fresh. Each reason has a minute of its own, because tokens without
+/// `kid` need no knowledge of the keys, and must not delay the keys of the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum RefetchReason {
     /// It names a key that is not in the set.

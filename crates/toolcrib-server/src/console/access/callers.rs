@@ -116,7 +116,7 @@ fn render_page(context: &PageContext<'_>, form: &CallerForm) -> Markup {
             (fields.select("caller", "Caller", &form.caller, &callers, "Its role, groups and claims decide"))
             div.for-claims {
                 (fields.multiline("claims", "Claims", &form.claims, "{ \"realm_access\": { \"roles\": [\"support\"] } }",
-                    "Payload of the access token as JSON; the role is agent"))
+                    "Payload of the access token as JSON; the configuration of its issuer gives the role"))
             }
             (fields.text("q", "Search", &form.query, "find a ticket", "The search of agents; empty: all tools"))
             p { button { "Show" } }
