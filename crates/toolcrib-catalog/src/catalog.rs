@@ -42,6 +42,7 @@ use toolcrib_core::tool::SEPARATOR;
 pub use view::View;
 pub(crate) use view::VisibleSource;
 use view_caches::ViewCaches;
+use view_key::SourceDigests;
 pub use view_key::ViewKey;
 
 /// Immutable snapshot of all enabled sources and their tools.
@@ -81,8 +82,8 @@ pub struct CatalogSource {
     pub features: Option<Arc<RecordedFeatures>>,
     /// Digest of everything that affects the tool lists of this source; part of [`Catalog::hash`].
     digest: Fingerprint,
-    /// Digest of everything else that responses show; part of the key of full views.
-    details_digest: OnceLock<Fingerprint>,
+    /// Digests of all its tools, for views that leave out none.
+    full_digests: OnceLock<SourceDigests>,
     /// Visible tools and verdicts, by scope.
     scope_caches: ScopeCaches,
 }
@@ -207,7 +208,7 @@ impl CatalogSource {
             state,
             options,
             features: None,
-            details_digest: OnceLock::new(),
+            full_digests: OnceLock::new(),
             scope_caches: ScopeCaches::default(),
         }
     }

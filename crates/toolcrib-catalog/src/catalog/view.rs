@@ -79,7 +79,7 @@ pub(super) enum Extent {
 pub(crate) struct VisibleSource<'a> {
     pub(crate) source: &'a Arc<CatalogSource>,
     /// Sorted positions of the entries that built-in tools shadow.
-    shadowed: &'a [usize],
+    pub(super) shadowed: &'a [usize],
     /// Sorted positions of the visible entries, without shadowed ones; `None` if all but those are visible.
     pub(crate) visible: Option<&'a [u32]>,
     /// Has the verdicts of policies; `None` in a full view.
@@ -144,13 +144,13 @@ impl View {
     /// Digest of everything that can be read through the view. Views with equal keys have equal responses, whichever
     /// principals and catalogues they belong to; it is part of the key of every cache of rendered content.
     pub fn key(&self) -> ViewKey {
-        self.mask.as_ref().map_or_else(|| self.catalog.view_key(), |mask| mask.key)
+        self.mask.as_ref().map_or_else(|| self.catalog.full_digests().0, |mask| mask.key)
     }
 
     /// Digest of the tool lists, `inventory_hash` in responses: unlike the key it covers neither dates nor titles of
-    /// sources. That of a full view is [`Catalog::hash`].
+    /// sources.
     pub fn hash(&self) -> Fingerprint {
-        self.mask.as_ref().map_or_else(|| self.catalog.hash(), |mask| mask.hash)
+        self.mask.as_ref().map_or_else(|| self.catalog.full_digests().1, |mask| mask.hash)
     }
 
     /// Tools for users who manage them: disabled, denied and hidden ones included, internal ones not.
@@ -326,7 +326,7 @@ impl ViewMask {
             return None;
         }
         let tools = VisibleTools { catalog, mask: Some(&sources), extent: Extent::Visible };
-        let (key, hash) = view_key::restricted_key(tools, essential.as_deref());
+        let (key, hash) = view_key::view_digests(tools, essential.as_deref());
         Some(ViewMask { sources, key, hash, essential, is_narrowed: false })
     }
 }

@@ -23,8 +23,8 @@ const MAX_NARROWED_TOOLS: usize = 50_000;
 /// Results that depend on the sources and settings of a catalogue alone.
 #[derive(Debug)]
 pub(super) struct ViewCaches {
-    /// Key of the full view.
-    pub(super) full_key: OnceLock<ViewKey>,
+    /// Key and list digest of the full view.
+    pub(super) full_digests: OnceLock<(ViewKey, Fingerprint)>,
     /// Index of the full view, built by the first search.
     full_index: OnceLock<Arc<SearchIndex>>,
     /// Masks of the views that were read, by the key of their scope; `None` inside for the full view.
@@ -57,7 +57,7 @@ struct CachedIndex {
 impl Default for ViewCaches {
     fn default() -> ViewCaches {
         ViewCaches {
-            full_key: OnceLock::new(),
+            full_digests: OnceLock::new(),
             full_index: OnceLock::new(),
             masks: CopyOnWriteCache::default(),
             narrowed_masks: CopyOnWriteCache::default(),

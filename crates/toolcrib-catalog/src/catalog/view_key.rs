@@ -1,8 +1,8 @@
 //! [`ViewKey`]: digest of everything that can be read through a view.
 //!
-//! The key of a full view covers whole sources, whose digests are kept with them, so that a catalogue with one changed
-//! source costs the digest of that source. The key of a restricted view covers its visible tools one by one: what
-//! happens to the others does not change it.
+//! It covers the visible tools one by one: what happens to other tools does not change it, and views that show the same
+//! have the same key, whether they leave out tools or not. The digests of a source are kept with it, so that a catalogue
+//! with one changed source costs the digest of that source.
 
 use std::fmt::{self, Write};
 
@@ -23,33 +23,13 @@ impl fmt::Display for ViewKey {
 }
 
 impl Catalog {
-    /// Key of the full view, computed on first use.
-    pub(super) fn view_key(&self) -> ViewKey {
-        *self.view_caches.full_key.get_or_init(|| {
-            let mut text = format!("full {} {:?}", self.hash(), self.search_model);
-            for source in self.sources() {
-                push(&mut text, format_args!(" {}", source.details_digest()));
-            }
-            ViewKey(Fingerprint::digest(text))
-        })
+    /// Key and list digest of the full view, computed on first use.
+    pub(super) fn full_digests(&self) -> (ViewKey, Fingerprint) {
+        *self.view_caches.full_digests.get_or_init(|| view_digests(VisibleTools::all(self), None))
     }
 }
 
 impl CatalogSource {
-    /// Digest of what responses show of the source and its tools, and what [`CatalogSource::digest`] leaves out because
-    /// lists for agents do not have it.
-    fn details_digest(&self) -> Fingerprint {
-        *self.details_digest.get_or_init(|| {
-            let mut text = self.details_text();
-            // In a restricted view, the verdicts of the visible tools are part of their digests.
-            push(&mut text, format_args!("\0{:?}", self.options.verdicts));
-            for tool in &self.segment.packed().tools {
-                push_details(&mut text, self.tool_state(&tool.name));
-            }
-            Fingerprint::digest(text)
-        })
-    }
-
     /// Options that affect the details of tools and the search, without those in the list digest.
     fn details_text(&self) -> String {
         let about = &self.segment.packed().about;
@@ -59,7 +39,7 @@ impl CatalogSource {
     }
 }
 
-/// Digests of the visible tools of one source in a restricted view.
+/// Digests of the visible tools of one source.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SourceDigests {
     /// Of what lists of tools show.
@@ -68,12 +48,12 @@ pub(super) struct SourceDigests {
     details: Fingerprint,
 }
 
-/// Returns key and list digest of a restricted view. `essential` replaces the globs of the configuration.
-pub(super) fn restricted_key(tools: VisibleTools<'_>, essential: Option<&[String]>) -> (ViewKey, Fingerprint) {
+/// Returns key and list digest of a view. `essential` replaces the globs of the configuration.
+pub(super) fn view_digests(tools: VisibleTools<'_>, essential: Option<&[String]>) -> (ViewKey, Fingerprint) {
     let catalog = tools.catalog;
     let globs = essential.unwrap_or(&catalog.essential_globs);
     let is_configured = catalog.essential_configured || essential.is_some();
-    let mut lists = format!("restricted {globs:?} {:?} {is_configured}", catalog.essential_patterns);
+    let mut lists = format!("{globs:?} {:?} {is_configured}", catalog.essential_patterns);
     let mut details = format!("{:?} {}", catalog.search_model, essential.is_some());
     for visible in tools.sources() {
         let digests = visible.digests();
@@ -102,10 +82,16 @@ impl VisibleSource<'_> {
                 );
                 push_details(&mut details, state);
             }
+            // Only a full view shows which tools are not in the catalogue.
+            if self.scope.is_none() && !(source.segment.skipped().is_empty() && self.shadowed.is_empty()) {
+                push(&mut details, format_args!(" {:?} {:?}", source.segment.skipped(), self.shadowed));
+            }
             SourceDigests { lists: Fingerprint::digest(lists), details: Fingerprint::digest(details) }
         };
         match self.scope {
             Some(scope) => *scope.digests.get_or_init(compute),
+            // Which tools are shadowed depends on the catalogue.
+            None if self.shadowed.is_empty() => *self.source.full_digests.get_or_init(compute),
             None => compute(),
         }
     }
