@@ -342,7 +342,10 @@ impl Authenticator {
         // With a damaged journal the token may be valid; it must not count as a failed attempt. Answered with 503 and
         // not 401, so that the client does not throw its token away.
         self.registry.tokens().ensure_reliable()?;
-        self.rate_limit.record_failure(peer, self.registry.now())?;
+        // A client whose token has expired is no attacker.
+        if !self.registry.tokens().is_expired(&Fingerprint::digest(token)) {
+            self.rate_limit.record_failure(peer, self.registry.now())?;
+        }
         let message = "unknown, revoked or expired token; create a new one on the server's machine with \
                        `toolcrib token create NAME --role agent`";
         Err(Error::new(Code::Unauthorized, message))

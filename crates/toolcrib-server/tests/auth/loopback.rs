@@ -187,6 +187,18 @@ async fn failed_tokens_are_rate_limited_and_valid_ones_are_not() {
 }
 
 #[tokio::test]
+async fn a_client_whose_token_has_expired_is_not_rate_limited() {
+    let server = AuthTestServer::on_loopback().await;
+    let role = toolcrib::core::access::Role::Agent;
+    let hour = Some(Duration::from_secs(3600));
+    let created = server.registry.tokens().create("ci", role, hour, Actor::new("test")).await.unwrap();
+    server.clock.advance(Duration::from_secs(3600));
+    for _ in 0..30 {
+        assert_eq!(server.get("/api/sources", &bearer_header(&created.token)).await.status, 401);
+    }
+}
+
+#[tokio::test]
 async fn cross_site_requests_are_rejected() {
     let server = AuthTestServer::on_loopback().await;
     for headers in [

@@ -187,6 +187,12 @@ impl AccessTokens<'_> {
         (!token.is_expired(self.registry.now())).then_some(token)
     }
 
+    /// Whether a stored token has this hash, and is expired.
+    pub fn is_expired(&self, hash: &Fingerprint) -> bool {
+        let now = self.registry.now();
+        self.registry.inventory().tokens().any(|token| token.hash == *hash && token.is_expired(now))
+    }
+
     /// Records that a request of this principal was admitted, if it has a stored token or a console session that was
     /// opened with one. Does not wait for the store.
     pub fn record_use(&self, principal: &Principal) {

@@ -140,18 +140,13 @@ impl IssuerKeys {
         running.await;
     }
 
-    /// Returns the keys if they may still be used, without waiting. Starts a fetch in the background if they are stale.
-    pub(super) fn load_now(self: &Arc<IssuerKeys>) -> Option<Arc<KeySet>> {
-        let current = self.current.load();
-        let current = current.as_ref()?;
-        let now = Instant::now();
-        if now >= current.fresh_until {
-            self.start_fetch_if_due();
-        }
-        (now < current.usable_until).then(|| current.keys.clone())
+    /// Whether there are keys that need not be fetched again yet.
+    pub(super) fn is_fresh(&self) -> bool {
+        self.current.load().as_ref().is_some_and(|current| Instant::now() < current.fresh_until)
     }
 
-    fn usable(&self) -> Option<Arc<KeySet>> {
+    /// Returns the keys if they may still be used, also if they are stale.
+    pub(super) fn usable(&self) -> Option<Arc<KeySet>> {
         let current = self.current.load();
         let current = current.as_ref()?;
         (Instant::now() < current.usable_until).then(|| current.keys.clone())
@@ -160,12 +155,12 @@ impl IssuerKeys {
     /// Starts or joins a fetch if the keys are missing or stale and the last attempt did not just fail.
     fn start_fetch_if_due(self: &Arc<IssuerKeys>) -> Option<Shared<BoxFuture<'static, ()>>> {
         let now = Instant::now();
-        if self.current.load().as_ref().is_some_and(|current| now < current.fresh_until) {
+        if self.is_fresh() {
             return None;
         }
         let mut attempts = self.attempts.lock();
         // Again under the lock: the fetch that others waited for may have ended meanwhile.
-        if self.current.load().as_ref().is_some_and(|current| now < current.fresh_until) {
+        if self.is_fresh() {
             return None;
         }
         if let Some(running) = attempts.active_fetch() {
@@ -346,9 +341,9 @@ mod tests {
         keys.load().await.unwrap();
         assert_eq!(fetches(&provider), 2, "the second attempt waits");
         tokio::time::advance(MAX_KEY_AGE - DEFAULT_MAX_AGE - Duration::from_millis(1)).await;
-        assert!(keys.load_now().is_some());
+        assert!(keys.usable().is_some());
         tokio::time::advance(Duration::from_millis(1)).await;
-        assert!(keys.load_now().is_none());
+        assert!(keys.usable().is_none());
         tokio::time::advance(RETRY_INTERVAL).await;
         assert!(keys.load().await.is_err());
         provider.is_down.store(false, Ordering::SeqCst);
@@ -358,12 +353,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn stale_keys_are_replaced_in_the_background_of_cached_tokens() {
+    async fn stale_keys_are_usable_until_new_ones_are_loaded() {
         let provider = Arc::new(FakeProvider::default());
         let keys = issuer_keys(&provider, None);
         let first = keys.load().await.unwrap();
+        assert!(keys.is_fresh());
         tokio::time::advance(DEFAULT_MAX_AGE).await;
-        assert!(Arc::ptr_eq(&keys.load_now().unwrap(), &first), "does not wait");
+        assert!(!keys.is_fresh() && Arc::ptr_eq(&keys.usable().unwrap(), &first));
         let second = keys.load().await.unwrap();
         assert!(!Arc::ptr_eq(&second, &first) && fetches(&provider) == 2);
     }

@@ -40,15 +40,19 @@ impl VerifiedToken {
     fn is_valid(&self, now: Timestamp) -> bool {
         now < self.expires_at
             && self.issuer.is_current()
-            && self.issuer.keys.load_now().is_some_and(|keys| keys.contains(&self.key))
+            && self.issuer.keys.usable().is_some_and(|keys| keys.contains(&self.key))
     }
 }
 
 impl VerifiedTokens {
-    /// Returns the principal of a token that is still valid.
+    /// Returns the principal of a token that is still valid. `None` while the keys are stale, too: the token is verified
+    /// again, which waits for the new keys, so that a withdrawn key is not accepted once more.
     pub(super) fn find(&self, hash: &Fingerprint, now: Timestamp) -> Option<Principal> {
         let tokens = self.0.read();
         let token = tokens.get(hash)?;
+        if !token.issuer.keys.is_fresh() {
+            return None;
+        }
         if token.is_valid(now) {
             return Some(token.principal.clone());
         }
