@@ -30,6 +30,10 @@ const BODY_READ_TIMEOUT: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(super) struct JsonBody<T, const MAX_BYTES: usize = MAX_BODY_BYTES>(pub(super) T);
 
+/// Extractor for a JSON object that must be sent: an empty group, say, would open what a policy on the group denies.
+#[derive(Debug)]
+pub(super) struct RequiredJsonBody<T>(pub(super) T);
+
 /// Reads a body of up to [`MAX_BODY_BYTES`]. The error is the response that rejects the request.
 pub(crate) async fn read_body(headers: &HeaderMap, body: Body) -> Result<Bytes, Response> {
     read_limited_body(MAX_BODY_BYTES, headers, body).await
@@ -100,22 +104,41 @@ impl<S: Sync, T: DeserializeOwned, const MAX_BYTES: usize> FromRequest<S> for Js
     type Rejection = Response;
 
     async fn from_request(request: Request, _: &S) -> Result<JsonBody<T, MAX_BYTES>, Response> {
-        let (parts, body) = request.into_parts();
-        let bytes = read_limited_body(MAX_BYTES, &parts.headers, body).await?;
-        // Without this check, a form on a page of another site could post JSON as `text/plain` without a preflight
-        // request.
-        if !bytes.is_empty() && !has_json_content_type(&parts.headers) {
-            return Err(unsupported_media_type("send JSON, with `Content-Type: application/json`"));
-        }
-        // serde would accept an array as the fields of a struct in their order.
-        if bytes.trim_ascii_start().first().is_some_and(|first| *first != b'{') {
-            return Err(bad_request("the body must be a JSON object"));
-        }
-        let parsed = serde_json::from_slice(if bytes.is_empty() { b"{}" } else { &bytes });
-        parsed.map(JsonBody).map_err(|error| {
-            bad_request(&format!("invalid body: {}", sanitize_truncated(&describe_error(&error), 300)))
-        })
+        let bytes = read_json_body(MAX_BYTES, request).await?;
+        let parsed = parse_object(if bytes.is_empty() { b"{}" } else { &bytes });
+        parsed.map(JsonBody).map_err(|message| bad_request(&message))
     }
+}
+
+impl<S: Sync, T: DeserializeOwned> FromRequest<S> for RequiredJsonBody<T> {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, _: &S) -> Result<RequiredJsonBody<T>, Response> {
+        let parsed = parse_object(&read_json_body(MAX_BODY_BYTES, request).await?);
+        parsed.map(RequiredJsonBody).map_err(|message| bad_request(&message))
+    }
+}
+
+/// Reads a body, which is empty or says that it is JSON.
+async fn read_json_body(max_bytes: usize, request: Request) -> Result<Bytes, Response> {
+    let (parts, body) = request.into_parts();
+    let bytes = read_limited_body(max_bytes, &parts.headers, body).await?;
+    // Without this check, a form on a page of another site could post JSON as `text/plain` without a preflight
+    // request.
+    if !bytes.is_empty() && !has_json_content_type(&parts.headers) {
+        return Err(unsupported_media_type("send JSON, with `Content-Type: application/json`"));
+    }
+    Ok(bytes)
+}
+
+/// Parses a JSON object. The error is a message.
+fn parse_object<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
+    // serde would accept an array as the fields of a struct in their order.
+    if bytes.trim_ascii_start().first() != Some(&b'{') {
+        return Err("the body must be a JSON object".to_owned());
+    }
+    serde_json::from_slice(bytes)
+        .map_err(|error| format!("invalid body: {}", sanitize_truncated(&describe_error(&error), 300)))
 }
 
 /// True for `application/json` and for types with the suffix `+json`, such as `application/merge-patch+json`.

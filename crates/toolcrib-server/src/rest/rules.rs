@@ -25,7 +25,7 @@ use toolcrib::core::inventory::{Inventory, Origin};
 use toolcrib::registry::{Precondition, RuleChange};
 use toolcrib::{Registry, Result};
 
-use super::body::JsonBody;
+use super::body::RequiredJsonBody;
 use super::error::ApiResult;
 use super::precondition::{IfAbsent, IfMatch, rule_etag};
 use super::query::{PathParam, QueryParams};
@@ -178,7 +178,7 @@ async fn define_rule(
     PathParam(name): PathParam,
     (if_match, if_absent): (IfMatch, IfAbsent),
     params: QueryParams,
-    JsonBody(body): JsonBody<Box<RawValue>>,
+    RequiredJsonBody(body): RequiredJsonBody<Box<RawValue>>,
 ) -> ApiResult {
     let in_force = request.app.registry.rules().in_force();
     let rule = parse_rule(kind, &name, body.get(), REQUEST_BODY)

@@ -48,6 +48,12 @@ async fn rules_of_each_kind_are_defined_read_replaced_and_removed() {
     assert_eq!(server.get_as_admin("/api/groups").await, json!({ "groups": [expected] }));
     assert_eq!(server.put("/api/groups/desk", &expected, "").await.expect_json(200), expected, "read and sent back");
 
+    // An empty group would open what a policy on it denies.
+    let headers = format!("Authorization: Bearer {}\r\n", server.admin_token);
+    let empty = server.send("PUT", "/api/groups/desk", &headers, "").await;
+    assert_eq!((empty.status, empty.error_code()), (400, "BAD_REQUEST".to_owned()));
+    assert_eq!(server.get_as_admin("/api/groups/desk").await, expected);
+
     let local = json!([{ "claim": "caller.kind", "equals": "local" }]);
     let access =
         server.put("/api/access/all", &json!({ "when": local, "groups": ["desk"] }), "").await.expect_json(201);
