@@ -210,10 +210,11 @@ impl CliSession {
 /// Loads the file named by `--config`, or the nearest one from the working directory upwards, merged with the user's own.
 pub(crate) fn load_config(common: &CommonArguments) -> Result<LoadedConfig> {
     let mut loaded_config = config_file::load(common.config.as_deref(), &config_file::working_directory()?)?;
-    // A store that is named without a file may belong to a server with a file of its own, whose rules the user's file does
-    // not replace.
+    // A store that is named without a file may belong to a server with a file of its own, whose rules and sources the
+    // user's file does not replace.
     if loaded_config.file.is_none() && (common.data.is_some() || common.store.is_some()) {
         loaded_config.config.replaces_rules = false;
+        loaded_config.config.retains_sources = true;
     }
     Ok(loaded_config)
 }

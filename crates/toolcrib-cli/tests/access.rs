@@ -257,7 +257,7 @@ fn a_dry_run_creates_no_store() {
 
 /// A server and a command share a data directory, and only the server has the file.
 #[test]
-fn a_command_without_the_file_leaves_its_rules_in_force() {
+fn a_command_without_the_file_leaves_its_rules_and_sources() {
     let project = project_with(CONFIGURED_RULES);
     let data = project.path("data");
     let data = ["--data", data.to_str().unwrap()];
@@ -271,8 +271,11 @@ fn a_command_without_the_file_leaves_its_rules_in_force() {
         let listed: Value = serde_json::from_str(&listed).unwrap();
         field_values(&listed["access"], "origin").join(",")
     };
+    let sources = || elsewhere(&["sources", "--json"]).stdout;
+    let known = sources();
+    assert!(known.contains("\"core\""), "{known}");
     elsewhere(&["token", "create", "ci", "--role", "agent"]).assert_code(0);
-    assert_eq!(origins(), "config");
+    assert_eq!((origins().as_str(), sources()), ("config", known));
     // The user's own file is read for every store.
     std::fs::create_dir_all(project.path("home/.config/toolcrib")).unwrap();
     std::fs::write(project.path("home/.config/toolcrib/toolcrib.yaml"), "warm: start\n").unwrap();

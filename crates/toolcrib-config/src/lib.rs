@@ -105,6 +105,8 @@ pub struct Config {
     /// Whether rules of an earlier configuration that this one does not have are removed. False without a file: a command
     /// that is run without one must not lift the rules of a running server.
     pub replaces_rules: bool,
+    /// Whether sources of a configuration that was read before stay although this one does not have them.
+    pub retains_sources: bool,
     /// Groups that access rules and policies refer to; see [`Config::check_rules`].
     pub group_references: Vec<GroupReference>,
     /// Problems that do not prevent the configuration from being used.
@@ -416,6 +418,7 @@ impl Config {
             search_model,
             rules,
             replaces_rules: self.replaces_rules || lower.replaces_rules,
+            retains_sources: self.retains_sources || lower.retains_sources,
             group_references,
             warnings,
             origins,

@@ -214,7 +214,7 @@ fn render_row<T>(
 fn render_origin(context: &PageContext<'_>, kind: RuleKind, name: &str, origin: Origin) -> Markup {
     html! {
         @match context.app.registry.rules().configured_at(kind, name) {
-            _ if origin == Origin::Runtime => { span.faint { "here" } }
+            _ if origin == Origin::Runtime => { span.faint { "at run time" } }
             Some(place) => { code { (sanitize_truncated(&place.file, 60)) ":" (place.line) } }
             None => { span.faint { "configuration" } }
         }

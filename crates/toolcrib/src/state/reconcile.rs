@@ -38,6 +38,10 @@ impl State {
         // Sources that stay in the inventory although no valid declaration was read for them.
         let mut retained: Vec<SourceId> = invalid.keys().cloned().collect();
         retained.extend(self.block_untrusted_sources(&inventory, &declared, &mut invalid));
+        if config.retains_sources {
+            let configured = inventory.sources().filter(|(_, state)| state.origin == Origin::Config);
+            retained.extend(configured.map(|(id, _)| id.clone()));
+        }
         let commands = reconcile(&inventory, declarations, &retained);
         let mut commands: Vec<Command> =
             commands.into_iter().filter(|command| !is_already_applied(&inventory, command)).collect();

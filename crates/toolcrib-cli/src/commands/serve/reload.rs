@@ -196,6 +196,7 @@ fn describe_changes(before: &Config, after: &Config) -> Vec<String> {
         search_model,
         rules: _,
         replaces_rules: _,
+        retains_sources: _,
         // Checked when the files were merged.
         group_references: _,
         warnings: _,
