@@ -46,7 +46,7 @@ pub struct JournalPosition {
     pub checksum: String,
 }
 
-/// What the head file has of a store.
+/// Entry of a store in the head file.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct RememberedHead {
     #[serde(flatten)]

@@ -270,7 +270,7 @@ fn a_default_verdict_on_a_tool_outside_the_view_keeps_its_key() {
     assert_ne!(key_without(&before, "read"), key_without(&after, "read"));
 }
 
-/// What is withheld must not be noticed when it is gone.
+/// The removal of withheld tools must not be noticed.
 #[test]
 fn a_view_without_some_tools_has_the_digests_of_a_catalogue_without_them() {
     let tool = |name| SampleTool { name, description: "", disabled: false, created_at: 0 };
