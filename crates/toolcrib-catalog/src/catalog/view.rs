@@ -287,11 +287,9 @@ impl View {
     pub(crate) fn search_index(&self) -> Arc<SearchIndex> {
         let build = || SearchIndex::build(self.visible_sources());
         let caches = &self.catalog.view_caches;
-        match &self.mask {
-            Some(mask) if mask.is_narrowed => caches.narrowed_index(mask.key, self.tool_count(), build),
-            Some(mask) => caches.restricted_index(mask.key, self.tool_count(), build),
-            None => caches.full_index(build),
-        }
+        let Some(mask) = &self.mask else { return caches.full_index(build) };
+        let indexes = if mask.is_narrowed { &caches.narrowed_indexes } else { &caches.indexes };
+        indexes.get_or_build(mask.key, self.tool_count(), build)
     }
 
     /// Model for semantic search, if one is configured.

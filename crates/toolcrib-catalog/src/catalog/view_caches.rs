@@ -32,14 +32,14 @@ pub(super) struct ViewCaches {
     /// The same for scopes with globs on names.
     narrowed_masks: CopyOnWriteCache<Fingerprint, Option<Arc<ViewMask>>>,
     /// Indexes of restricted views. Equal views share one, whatever rules they follow from.
-    indexes: IndexCache,
+    pub(super) indexes: IndexCache,
     /// The same for views of scopes with globs on names.
-    narrowed_indexes: IndexCache,
+    pub(super) narrowed_indexes: IndexCache,
 }
 
 /// Search indexes by the key of their view, newest first, within a number of tools. Reads take no lock.
 #[derive(Debug)]
-struct IndexCache {
+pub(super) struct IndexCache {
     entries: ArcSwap<Vec<Arc<CachedIndex>>>,
     /// Maximum number of tools of all indexes together.
     max_tools: usize,
@@ -86,26 +86,6 @@ impl ViewCaches {
     pub(super) fn full_index(&self, build: impl FnOnce() -> SearchIndex) -> Arc<SearchIndex> {
         self.full_index.get_or_init(|| Arc::new(build())).clone()
     }
-
-    /// Returns the index of a restricted view with a number of tools.
-    pub(super) fn restricted_index(
-        &self,
-        view: ViewKey,
-        tool_count: usize,
-        build: impl FnOnce() -> SearchIndex,
-    ) -> Arc<SearchIndex> {
-        self.indexes.get_or_build(view, tool_count, build)
-    }
-
-    /// Returns the index of a view of a scope with globs on names.
-    pub(super) fn narrowed_index(
-        &self,
-        view: ViewKey,
-        tool_count: usize,
-        build: impl FnOnce() -> SearchIndex,
-    ) -> Arc<SearchIndex> {
-        self.narrowed_indexes.get_or_build(view, tool_count, build)
-    }
 }
 
 impl IndexCache {
@@ -113,7 +93,13 @@ impl IndexCache {
         IndexCache { entries: ArcSwap::default(), max_tools }
     }
 
-    fn get_or_build(&self, view: ViewKey, tool_count: usize, build: impl FnOnce() -> SearchIndex) -> Arc<SearchIndex> {
+    /// Returns the index of a view with a number of tools.
+    pub(super) fn get_or_build(
+        &self,
+        view: ViewKey,
+        tool_count: usize,
+        build: impl FnOnce() -> SearchIndex,
+    ) -> Arc<SearchIndex> {
         let find = |entries: &[Arc<CachedIndex>]| entries.iter().find(|entry| entry.view == view).cloned();
         let found = find(&self.entries.load());
         let entry = found.unwrap_or_else(|| {
