@@ -4,12 +4,14 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde_json::{Value, json};
 use toolcrib::config::Config;
 use toolcrib::{Registry, RegistryOptions};
 use toolcrib_testkit::programs;
+
+use crate::support::sleep_before_kill;
 
 const ROUNDS: usize = 50;
 /// Enough tools to notice a partial list.
@@ -107,9 +109,4 @@ fn verify(home: &Path, round: usize) {
         assert_eq!((found.faults, found.manifests), (Vec::new(), ROUNDS), "round {round}");
         registry.close().await;
     });
-}
-
-/// The time of the kill is the subject of the test, so this wait uses the real clock.
-fn sleep_before_kill(time: Duration) {
-    std::thread::sleep(time);
 }

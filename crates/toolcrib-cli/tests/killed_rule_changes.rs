@@ -4,10 +4,12 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde_json::{Value, json};
 use toolcrib_testkit::programs;
+
+use crate::support::sleep_before_kill;
 
 const ROUNDS: usize = 30;
 /// Enough rules to notice a part of a set.
@@ -120,9 +122,4 @@ fn read_rules(home: &Path) -> RecordedRules {
         }
     }
     rules
-}
-
-/// The time of the kill is the subject of the test, so this wait uses the real clock.
-fn sleep_before_kill(time: Duration) {
-    std::thread::sleep(time);
 }

@@ -7,6 +7,7 @@ pub(crate) mod test_server;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use tempfile::TempDir;
 use toolcrib_testkit::observe::read_lines;
@@ -126,4 +127,9 @@ pub(crate) fn scripted_server() -> String {
 /// How often a scripted server with `--count-file` was started.
 pub(crate) fn count_starts(count_file: &Path) -> usize {
     read_lines(count_file).len()
+}
+
+/// Waits before a process is killed. The time of the kill is the subject of such a test, so this uses the real clock.
+pub(crate) fn sleep_before_kill(time: Duration) {
+    std::thread::sleep(time);
 }
