@@ -7,7 +7,6 @@ pub(crate) mod test_server;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use tempfile::TempDir;
 use toolcrib_testkit::observe::read_lines;
@@ -130,6 +129,7 @@ pub(crate) fn count_starts(count_file: &Path) -> usize {
 }
 
 /// Waits before a process is killed. The time of the kill is the subject of such a test, so this uses the real clock.
-pub(crate) fn sleep_before_kill(time: Duration) {
+#[cfg(target_os = "linux")]
+pub(crate) fn sleep_before_kill(time: std::time::Duration) {
     std::thread::sleep(time);
 }
