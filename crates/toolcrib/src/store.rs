@@ -5,8 +5,12 @@
 //! [`MemoryStore`] keeps nothing after it is dropped.
 
 mod head;
+mod logins;
 mod memory;
+mod nodes;
 mod open;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod rows;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
@@ -27,7 +31,9 @@ use crate::connector::document::DocumentVersions;
 
 pub(crate) use head::RememberedHead;
 pub use head::{HeadFile, JournalPosition};
+pub use logins::{Login, LoginKind};
 pub use memory::MemoryStore;
+pub use nodes::{NodeReport, NodeStatus};
 pub use open::{OpenedStore, open, open_with_head};
 #[cfg(feature = "sqlite")]
 pub use sqlite::{SqliteStore, rebuild_store};
@@ -98,10 +104,12 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// never discovered.
     async fn remove_source_status(&self, source: &SourceId) -> Result<()>;
 
-    /// Acquires the right to discover a source for `duration`, unless another holder has it; the same holder renews it.
-    /// A store measures the duration by a clock that cannot be set, and ends the lease of a process that it knows to
-    /// have ended.
+    /// Acquires the right to discover a source for `duration`, unless another holder has it. A store measures the
+    /// duration by a clock that processes cannot set, and ends the lease of a process that it knows to have ended.
     async fn acquire_lease(&self, source: &SourceId, holder: &str, duration: Duration) -> Result<Lease>;
+    /// Extends the lease of `holder`, even if it has expired, as long as no other holder has acquired it since. Returns
+    /// false if the lease is lost.
+    async fn renew_lease(&self, source: &SourceId, holder: &str, duration: Duration) -> Result<bool>;
     /// Releases a lease, if `holder` has it.
     async fn release_lease(&self, source: &SourceId, holder: &str) -> Result<()>;
 
@@ -117,12 +125,42 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// Returns the last uses of tokens in the order of their ids, those of revoked tokens included.
     async fn token_uses(&self) -> Result<Vec<TokenUse>>;
 
+    /// Stores a console session or a login link; replaces one with the same digest. Removes those that had expired when
+    /// this one was created.
+    async fn put_login(&self, login: &Login) -> Result<()>;
+    /// Removes a session or link. Returns true to exactly one of several callers.
+    async fn remove_login(&self, digest: Fingerprint) -> Result<bool>;
+    /// Returns the sessions and links that have not expired at `now`, in any order.
+    async fn logins(&self, now: Timestamp) -> Result<Vec<Login>>;
+
+    /// Records that a node is running. Only stores that several machines can share keep reports.
+    async fn report_node(&self, _report: &NodeReport) -> Result<()> {
+        Ok(())
+    }
+    /// Removes the report of a node that ends.
+    async fn remove_node(&self, _id: &str) -> Result<()> {
+        Ok(())
+    }
+    /// Returns the nodes that reported recently, ordered by label and id. `None` if the store keeps no reports.
+    async fn nodes(&self) -> Result<Option<Vec<NodeStatus>>> {
+        Ok(None)
+    }
+
     /// Returns the store's secret, created with it: the key for hashes that must not be guessable.
     async fn key(&self) -> Result<[u8; 32]>;
     /// Runs the store's own integrity check; returns at most `limit` faults. Reads everything.
     async fn check_integrity(&self, limit: usize) -> Result<Vec<String>>;
     /// Returns a number that changes with every write, of this or another process. Cheap, because it is polled.
     async fn change_counter(&self) -> Result<u64>;
+    /// Interval at which `change_counter` is polled.
+    fn poll_interval(&self) -> Duration {
+        Duration::from_millis(500)
+    }
+    /// Completes when another process has written records or statuses. A notification may be lost, so readers poll as
+    /// well. A store without notifications never completes.
+    async fn wait_for_changes(&self) {
+        std::future::pending().await
+    }
     /// Closes the store. Later calls fail.
     async fn close(&self);
 }
@@ -246,12 +284,21 @@ pub struct Measurement<'a> {
     /// `None` for a status that completes that of an earlier check: of a stored status with the same start, only the
     /// fields of [`SourceStatus::with_lists`] are replaced.
     pub check: Option<&'a DiscoveryCheck>,
+    /// Holder of the lease under which the source was discovered. If that lease is lost, the commit is
+    /// [`CommitOutcome::Superseded`]: a holder that was paused must not overwrite what its successor found.
+    pub lease: Option<&'a str>,
 }
 
 impl<'a> Measurement<'a> {
     /// Measurement of a discovery that has ended.
     pub fn from_check(check: &'a DiscoveryCheck, status: &'a SourceStatus) -> Measurement<'a> {
-        Measurement { source: &check.source, status, check: Some(check) }
+        Measurement { source: &check.source, status, check: Some(check), lease: None }
+    }
+
+    /// Returns this measurement with the holder of the lease that it depends on.
+    #[must_use]
+    pub fn under_lease(self, holder: &'a str) -> Measurement<'a> {
+        Measurement { lease: Some(holder), ..self }
     }
 }
 
@@ -282,7 +329,7 @@ pub enum CommitOutcome {
     Committed,
     /// The journal has grown since: catch up and decide again.
     Conflict,
-    /// A discovery that started later has already been recorded; nothing was written.
+    /// A discovery that started later has already been recorded, or the lease was lost; nothing was written.
     Superseded,
 }
 

@@ -141,7 +141,7 @@ async fn a_completed_status_keeps_an_invalidation(test_store: TestStore) {
     assert_eq!(commit_check(&*store, 0, check("a", 12), pending).await, CommitOutcome::Committed);
     store.invalidate(&id("a")).await.unwrap();
     let completed = SourceStatus { private: true, hint_ttl_ms: Some(5), ..status_started_at(10) };
-    let measurement = Some(Measurement { source: &id("a"), status: &completed, check: None });
+    let measurement = Some(Measurement { source: &id("a"), status: &completed, check: None, lease: None });
     let commit = Commit { expected_head: 0, first_seq: 1, at: AT, actor: &actor(), events: &[], measurement };
     assert_eq!(store.commit(commit).await.unwrap(), CommitOutcome::Committed);
     let expected = SourceStatus { invalidated: true, ..completed };

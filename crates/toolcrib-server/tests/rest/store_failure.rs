@@ -11,9 +11,9 @@ use toolcrib::config::Config;
 use toolcrib::core::features::{FeatureList, FeatureSummary};
 use toolcrib::core::fingerprint::Fingerprint;
 use toolcrib::core::manifest::PackedManifest;
-use toolcrib::core::{Error, Result};
+use toolcrib::core::{Error, Result, Timestamp};
 use toolcrib::store::{
-    CacheCount, CallCount, Commit, CommitOutcome, DiscoveryCheck, Lease, MemoryStore, SourceStatus, Store,
+    CacheCount, CallCount, Commit, CommitOutcome, DiscoveryCheck, Lease, Login, MemoryStore, SourceStatus, Store,
     StoredRecord, TokenUse,
 };
 use toolcrib::testkit::{ScriptedSource, config_with_sources};
@@ -95,6 +95,9 @@ impl Store for FaultyStore {
     async fn acquire_lease(&self, source: &SourceId, holder: &str, duration: Duration) -> Result<Lease> {
         self.available().await?.acquire_lease(source, holder, duration).await
     }
+    async fn renew_lease(&self, source: &SourceId, holder: &str, duration: Duration) -> Result<bool> {
+        self.available().await?.renew_lease(source, holder, duration).await
+    }
     async fn release_lease(&self, source: &SourceId, holder: &str) -> Result<()> {
         self.available().await?.release_lease(source, holder).await
     }
@@ -112,6 +115,15 @@ impl Store for FaultyStore {
     }
     async fn token_uses(&self) -> Result<Vec<TokenUse>> {
         self.available().await?.token_uses().await
+    }
+    async fn put_login(&self, login: &Login) -> Result<()> {
+        self.available().await?.put_login(login).await
+    }
+    async fn remove_login(&self, digest: Fingerprint) -> Result<bool> {
+        self.available().await?.remove_login(digest).await
+    }
+    async fn logins(&self, now: Timestamp) -> Result<Vec<Login>> {
+        self.available().await?.logins(now).await
     }
     async fn key(&self) -> Result<[u8; 32]> {
         self.available().await?.key().await

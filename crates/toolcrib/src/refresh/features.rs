@@ -136,7 +136,7 @@ impl Discoverer {
             }
             let command = features.to_command();
             let decide = |writer: &WriterState| writer.inventory.decide(&command);
-            let measurement = Measurement { source: &source.id, status: &status, check: None };
+            let measurement = Measurement { source: &source.id, status: &status, check: None, lease: None };
             return match self.state.write(&origin.actor, Some(measurement), decide).await {
                 Ok(WriteOutcome::Applied(events)) => {
                     let snapshot = self.state.snapshot();
@@ -163,7 +163,7 @@ impl Discoverer {
                 return Ok(());
             }
             let status = SourceStatus { lists_pending_until: Some(self.state.now()), ..status };
-            let measurement = Measurement { source: id, status: &status, check: None };
+            let measurement = Measurement { source: id, status: &status, check: None, lease: None };
             let decide = |writer: &WriterState| writer.inventory.require_source(id).map(|_| Vec::new());
             self.state.write(&Actor::system(), Some(measurement), decide).await.map(drop)
         };

@@ -16,7 +16,7 @@ use toolcrib_core::manifest::PackedManifest;
 use toolcrib_core::{Code, Result, ResultExt, Source, SourceId, Timestamp};
 
 use super::{
-    CacheCount, CallCount, Commit, CommitOutcome, DiscoveryCheck, Lease, MAX_CHECKS_PER_SOURCE, Measurement,
+    CacheCount, CallCount, Commit, CommitOutcome, DiscoveryCheck, Lease, Login, MAX_CHECKS_PER_SOURCE, Measurement,
     SourceStatus, Store, StoredRecord, TokenUse, UsageCounts,
 };
 
@@ -45,6 +45,7 @@ struct MemoryState {
     counts: UsageCounts,
     /// Last use of each token, by its id.
     token_uses: BTreeMap<String, Timestamp>,
+    logins: BTreeMap<Fingerprint, Login>,
 }
 
 impl MemoryStore {
@@ -151,8 +152,8 @@ impl Store for MemoryStore {
     async fn acquire_lease(&self, source: &SourceId, holder: &str, duration: Duration) -> Result<Lease> {
         let now = Instant::now();
         let mut state = self.lock_for_write();
-        // A lease of another holder that has ended is replaced; the same holder renews its own. Both registries of a
-        // test share one process, so only time ends a lease here.
+        // A lease of another holder that has ended is replaced. Both registries of a test share one process, so only time
+        // ends a lease here.
         match state.leases.get(source) {
             Some((current, until)) if current != holder && *until > now => Ok(Lease::HeldFor(*until - now)),
             Some(_) | None => {
@@ -160,6 +161,12 @@ impl Store for MemoryStore {
                 Ok(Lease::Granted)
             }
         }
+    }
+
+    async fn renew_lease(&self, source: &SourceId, holder: &str, duration: Duration) -> Result<bool> {
+        let mut state = self.lock_for_write();
+        let own = state.leases.get_mut(source).filter(|(current, _)| current == holder);
+        Ok(own.map(|(_, until)| *until = Instant::now() + duration).is_some())
     }
 
     async fn release_lease(&self, source: &SourceId, holder: &str) -> Result<()> {
@@ -199,6 +206,21 @@ impl Store for MemoryStore {
         Ok(state.token_uses.iter().map(token_use).collect())
     }
 
+    async fn put_login(&self, login: &Login) -> Result<()> {
+        let mut state = self.lock_for_write();
+        state.logins.retain(|_, known| known.expires_at > login.created_at);
+        state.logins.insert(login.digest, login.clone());
+        Ok(())
+    }
+
+    async fn remove_login(&self, digest: Fingerprint) -> Result<bool> {
+        Ok(self.lock_for_write().logins.remove(&digest).is_some())
+    }
+
+    async fn logins(&self, now: Timestamp) -> Result<Vec<Login>> {
+        Ok(self.state.lock().logins.values().filter(|login| login.expires_at > now).cloned().collect())
+    }
+
     async fn key(&self) -> Result<[u8; 32]> {
         Ok(self.key)
     }
@@ -222,7 +244,11 @@ impl MemoryState {
         if head != commit.expected_head {
             return CommitOutcome::Conflict;
         }
-        if let Some(Measurement { source, status, check }) = commit.measurement {
+        if let Some(Measurement { source, status, check, lease }) = commit.measurement {
+            let is_lost = |holder| self.leases.get(source).is_none_or(|(current, _)| current != holder);
+            if lease.is_some_and(is_lost) {
+                return CommitOutcome::Superseded;
+            }
             if self.statuses.get(source).is_some_and(|newest| newest.supersedes(status, commit.at)) {
                 return CommitOutcome::Superseded;
             }

@@ -10,6 +10,7 @@ mod errors;
 mod file;
 mod journal;
 mod lease;
+mod logins;
 mod measurements;
 mod process_identity;
 mod rebuild;
@@ -27,12 +28,12 @@ use tokio::time::Instant;
 use toolcrib_core::features::{FeatureList, FeatureSummary};
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::manifest::PackedManifest;
-use toolcrib_core::{Result, Source, SourceId};
+use toolcrib_core::{Result, Source, SourceId, Timestamp};
 
 use super::open::STORE_FILE_NAME;
 use super::{
-    CacheCount, CallCount, Commit, CommitOutcome, DiscoveryCheck, Lease, SourceStatus, Store, StoreState, StoredRecord,
-    TokenUse,
+    CacheCount, CallCount, Commit, CommitOutcome, DiscoveryCheck, Lease, Login, SourceStatus, Store, StoreState,
+    StoredRecord, TokenUse,
 };
 use file::FileIdentity;
 use serial_connection::SerialConnection;
@@ -246,6 +247,10 @@ impl Store for SqliteStore {
         with_connection!(self.writer, lease::acquire, source, holder, duration)
     }
 
+    async fn renew_lease(&self, source: &SourceId, holder: &str, duration: Duration) -> Result<bool> {
+        with_connection!(self.writer, lease::renew, source, holder, duration)
+    }
+
     async fn release_lease(&self, source: &SourceId, holder: &str) -> Result<()> {
         with_connection!(self.writer, lease::release, source, holder)
     }
@@ -268,6 +273,18 @@ impl Store for SqliteStore {
 
     async fn token_uses(&self) -> Result<Vec<TokenUse>> {
         with_connection!(self.reader, measurements::token_uses)
+    }
+
+    async fn put_login(&self, login: &Login) -> Result<()> {
+        with_connection!(self.writer, logins::put, login)
+    }
+
+    async fn remove_login(&self, digest: Fingerprint) -> Result<bool> {
+        with_connection!(self.writer, logins::remove, digest)
+    }
+
+    async fn logins(&self, now: Timestamp) -> Result<Vec<Login>> {
+        with_connection!(self.reader, logins::list, now)
     }
 
     async fn key(&self) -> Result<[u8; 32]> {

@@ -17,8 +17,8 @@ use toolcrib::core::{Error, Result, Timestamp};
 use toolcrib::refresh::RefreshStatus;
 use toolcrib::registry::HistoryQuery;
 use toolcrib::store::{
-    CacheCount, CallCount, Commit, CommitOutcome, DiscoveryCheck, Lease, MemoryStore, SourceStatus, Store, StoreState,
-    StoredRecord, TokenUse,
+    CacheCount, CallCount, Commit, CommitOutcome, DiscoveryCheck, Lease, Login, MemoryStore, SourceStatus, Store,
+    StoreState, StoredRecord, TokenUse,
 };
 use toolcrib::testkit::ScriptedSource;
 use toolcrib::{Code, Registry, RegistryOptions, Source, SourceId};
@@ -124,6 +124,10 @@ impl Store for FailingStore {
         self.check_space()?;
         self.store.acquire_lease(source, holder, duration).await
     }
+    async fn renew_lease(&self, source: &SourceId, holder: &str, duration: Duration) -> Result<bool> {
+        self.check_space()?;
+        self.store.renew_lease(source, holder, duration).await
+    }
     async fn release_lease(&self, source: &SourceId, holder: &str) -> Result<()> {
         self.check_space()?;
         if self.release_fails.load(Ordering::SeqCst) {
@@ -147,6 +151,17 @@ impl Store for FailingStore {
     }
     async fn token_uses(&self) -> Result<Vec<TokenUse>> {
         self.store.token_uses().await
+    }
+    async fn put_login(&self, login: &Login) -> Result<()> {
+        self.check_space()?;
+        self.store.put_login(login).await
+    }
+    async fn remove_login(&self, digest: Fingerprint) -> Result<bool> {
+        self.check_space()?;
+        self.store.remove_login(digest).await
+    }
+    async fn logins(&self, now: Timestamp) -> Result<Vec<Login>> {
+        self.store.logins(now).await
     }
     async fn key(&self) -> Result<[u8; 32]> {
         self.store.key().await

@@ -5,10 +5,7 @@
 //! and needs no coordination between processes. Manifests are two texts: a small index that a start parses, and the
 //! body, out of which tools are cut when they are needed.
 
-use std::fmt::Display;
-
 use futures_util::TryStreamExt;
-use serde::Serialize;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, SqliteConnection};
 use toolcrib_core::features::{FeatureList, FeatureSummary};
@@ -17,6 +14,7 @@ use toolcrib_core::manifest::PackedManifest;
 use toolcrib_core::{Source, SourceId};
 
 use super::errors::is_partial_damage;
+use crate::store::rows::{STORED_AT_PRECISION, log_damaged, skip_damaged, to_json};
 
 /// Stores a manifest if it is missing, or different because it was damaged.
 pub(super) async fn put_manifest(connection: &mut SqliteConnection, manifest: &PackedManifest) -> sqlx::Result<()> {
@@ -33,7 +31,7 @@ pub(super) async fn put_features(connection: &mut SqliteConnection, features: &F
     put_list(connection, features.summary.fingerprint, summary, &items).await
 }
 
-/// Writes a row of `manifests`.
+/// Writes a row of `manifests`. One that is stored already is written again only to keep `stored_at` recent.
 async fn put_list(
     connection: &mut SqliteConnection,
     fingerprint: Fingerprint,
@@ -41,13 +39,14 @@ async fn put_list(
     body: &str,
 ) -> sqlx::Result<()> {
     sqlx::query(
-        "INSERT INTO manifests (fingerprint, idx, body) VALUES (?, ?, ?)
-         ON CONFLICT (fingerprint) DO UPDATE SET idx = excluded.idx, body = excluded.body
-         WHERE idx <> excluded.idx OR body <> excluded.body",
+        "INSERT INTO manifests (fingerprint, idx, body, stored_at) VALUES (?, ?, ?, unixepoch())
+         ON CONFLICT (fingerprint) DO UPDATE SET idx = excluded.idx, body = excluded.body, stored_at = excluded.stored_at
+         WHERE idx <> excluded.idx OR body <> excluded.body OR stored_at < excluded.stored_at - ?",
     )
     .bind(fingerprint.to_string())
     .bind(index)
     .bind(body)
+    .bind(STORED_AT_PRECISION)
     .execute(connection)
     .await
     .map(drop)
@@ -209,20 +208,4 @@ pub(super) async fn remove_definitions(
         .execute(connection)
         .await
         .map(drop)
-}
-
-/// Serializes a value for a column or a `json_each` parameter.
-pub(super) fn to_json<T: Serialize + ?Sized>(value: &T) -> sqlx::Result<String> {
-    serde_json::to_string(value).map_err(|error| sqlx::Error::Encode(error.into()))
-}
-
-/// Returns what could be parsed; logs a failure and returns `None`. One damaged row must not make the others
-/// unavailable.
-pub(super) fn skip_damaged<T, E: Display>(what: &str, name: &str, result: Result<T, E>) -> Option<T> {
-    result.inspect_err(|error| log_damaged(what, &name, error)).ok()
-}
-
-/// Logs a damaged row.
-fn log_damaged(what: &str, name: &dyn Display, error: &dyn Display) {
-    tracing::warn!(%name, %error, "a stored {what} is damaged and skipped");
 }

@@ -9,8 +9,9 @@ use sqlx::{Connection, Row, SqliteConnection};
 use toolcrib_core::inventory::Actor;
 use toolcrib_core::{SourceId, Timestamp};
 
-use super::content::to_json;
 use super::errors::is_partial_damage;
+use super::lease;
+use crate::store::rows::to_json;
 use crate::store::{Commit, CommitOutcome, MAX_CHECKS_PER_SOURCE, Measurement, SourceStatus, StoredRecord};
 
 /// Number of records read in one statement. Each batch is one JSON text in memory; one with damage is read again row by
@@ -130,6 +131,12 @@ pub(super) async fn commit(connection: &mut SqliteConnection, commit: &Commit<'_
         return Ok(CommitOutcome::Conflict);
     }
     if let Some(measurement) = &commit.measurement {
+        if let Some(holder) = measurement.lease
+            && !lease::is_held(&mut transaction, measurement.source, holder).await?
+        {
+            transaction.rollback().await?;
+            return Ok(CommitOutcome::Superseded);
+        }
         // A discovery that started earlier but ended later must not replace a newer result.
         let newest = last_started_at(&mut transaction, measurement.source).await?;
         let newest = newest.map(|started_at| SourceStatus { started_at, ..SourceStatus::default() });
@@ -226,7 +233,7 @@ async fn stored_status(
 /// Writes the status of a source and the check of a discovery, and removes old checks. Runs inside the transaction of
 /// `commit`. `standings` is the table's name since version 1 and cannot change.
 async fn write_measurement(connection: &mut SqliteConnection, measurement: &Measurement<'_>) -> sqlx::Result<()> {
-    let Measurement { source, status, check } = measurement;
+    let Measurement { source, status, check, lease: _ } = measurement;
     let stored = match check {
         Some(_) => None,
         None => stored_status(&mut *connection, source, status.started_at).await?,

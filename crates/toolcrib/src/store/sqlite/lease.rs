@@ -14,9 +14,9 @@ use std::time::Duration;
 use sqlx::{Connection, SqliteConnection};
 use toolcrib_core::SourceId;
 
-use super::content::skip_damaged;
 use super::process_identity::ProcessIdentity;
 use crate::store::Lease;
+use crate::store::rows::skip_damaged;
 
 /// Upper bound of every lease; a row that says otherwise is damaged. Far more than any real lease, which is seconds; it
 /// limits the effect of a wrong row or clock to an hour.
@@ -30,7 +30,7 @@ struct LeaseRow {
     until: i64,
 }
 
-/// Acquires or renews a lease. `HeldFor` is the time left unless the holder renews it.
+/// Acquires a lease. `HeldFor` is the time left unless the holder renews it.
 pub(super) async fn acquire(
     connection: &mut SqliteConnection,
     source: &SourceId,
@@ -48,17 +48,43 @@ pub(super) async fn acquire(
         return Ok(Lease::HeldFor(remaining));
     }
     let clock = BootClock::now();
-    let until = clock.elapsed.saturating_add(duration.min(MAX_LEASE_DURATION));
     sqlx::query("INSERT OR REPLACE INTO leases (source, holder, process, boot, until) VALUES (?, ?, ?, ?, ?)")
         .bind(source.as_str())
         .bind(holder)
         .bind(ProcessIdentity::current().to_string())
-        .bind(clock.boot)
-        .bind(i64::try_from(until.as_millis()).unwrap_or(i64::MAX))
+        .bind(&clock.boot)
+        .bind(clock.end_of(duration))
         .execute(&mut *transaction)
         .await?;
     transaction.commit().await?;
     Ok(Lease::Granted)
+}
+
+/// Extends the lease of a holder. Returns false if another holder has acquired it since.
+pub(super) async fn renew(
+    connection: &mut SqliteConnection,
+    source: &SourceId,
+    holder: &str,
+    duration: Duration,
+) -> sqlx::Result<bool> {
+    let clock = BootClock::now();
+    let renewed = sqlx::query("UPDATE leases SET boot = ?, until = ? WHERE source = ? AND holder = ?")
+        .bind(&clock.boot)
+        .bind(clock.end_of(duration))
+        .bind(source.as_str())
+        .bind(holder)
+        .execute(connection)
+        .await?;
+    Ok(renewed.rows_affected() > 0)
+}
+
+/// Whether no other holder has acquired the lease of `holder` since, even if it has expired.
+pub(super) async fn is_held(connection: &mut SqliteConnection, source: &SourceId, holder: &str) -> sqlx::Result<bool> {
+    sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM leases WHERE source = ? AND holder = ?)")
+        .bind(source.as_str())
+        .bind(holder)
+        .fetch_one(connection)
+        .await
 }
 
 /// Releases the lease of a holder. Does nothing if another holder has taken over.
@@ -118,6 +144,12 @@ struct BootClock {
 }
 
 impl BootClock {
+    /// Returns the end of a lease that begins now, in milliseconds since boot.
+    fn end_of(&self, duration: Duration) -> i64 {
+        let until = self.elapsed.saturating_add(duration.min(MAX_LEASE_DURATION));
+        i64::try_from(until.as_millis()).unwrap_or(i64::MAX)
+    }
+
     /// `CLOCK_BOOTTIME`, which continues during suspend.
     #[cfg(target_os = "linux")]
     fn now() -> BootClock {

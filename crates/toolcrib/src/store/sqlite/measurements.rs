@@ -6,13 +6,12 @@
 
 use std::collections::BTreeMap;
 
-use serde::de::DeserializeOwned;
 use sqlx::{Connection, SqliteConnection};
 use tokio::time::Instant;
 use toolcrib_core::{SourceId, Timestamp};
 
-use super::content::{skip_damaged, to_json};
 use super::lease;
+use crate::store::rows::{parse_json, skip_damaged, to_json};
 use crate::store::{CacheCount, CallCount, DiscoveryCheck, SourceStatus, TokenUse};
 
 /// Returns the statuses. A source whose first discovery is running has a lease and no status yet. Leases are read with
@@ -148,9 +147,4 @@ pub(super) async fn token_uses(connection: &mut SqliteConnection) -> sqlx::Resul
     let rows: Vec<(String, i64)> =
         sqlx::query_as("SELECT token, last_used FROM token_uses ORDER BY token").fetch_all(connection).await?;
     Ok(rows.into_iter().map(|(token, last_used)| TokenUse { token, last_used: Timestamp(last_used) }).collect())
-}
-
-/// Parses a JSON column; logs and skips a damaged one.
-fn parse_json<T: DeserializeOwned>(what: &str, name: &str, body: &str) -> Option<T> {
-    skip_damaged(what, name, serde_json::from_str(body))
 }

@@ -5,7 +5,8 @@ use sqlx::{Connection, SqliteConnection};
 use super::journal;
 
 /// One migration from each version to the next. Existing stores depend on them: migrations are added, never changed.
-const MIGRATIONS: [&str; 5] = [CREATE_TABLES, DESCRIBE_RECORDS, NAME_LEASE_HOLDERS, ADD_CHECKSUMS, ADD_TOKEN_USES];
+const MIGRATIONS: [&str; 6] =
+    [CREATE_TABLES, DESCRIBE_RECORDS, NAME_LEASE_HOLDERS, ADD_CHECKSUMS, ADD_TOKEN_USES, ADD_LOGINS];
 
 /// Version 1. The table `standings` holds values of `SourceStatus`, `need_counts` those of `CacheCount`.
 const CREATE_TABLES: &str = "
@@ -64,6 +65,17 @@ const CHECKSUMS_SINCE: i64 = 4;
 const ADD_TOKEN_USES: &str = "
     CREATE TABLE token_uses (token TEXT PRIMARY KEY, last_used INTEGER NOT NULL) STRICT;
     PRAGMA user_version = 5;
+";
+
+/// Version 6: console sessions and login links; and when a manifest was last stored, in seconds since 1970, so that one
+/// that a running discovery has just stored is not taken for a leftover.
+const ADD_LOGINS: &str = "
+    CREATE TABLE logins (
+        digest TEXT PRIMARY KEY, kind TEXT NOT NULL, credential TEXT NOT NULL, created_at INTEGER NOT NULL,
+        expires_at INTEGER NOT NULL
+    ) STRICT;
+    ALTER TABLE manifests ADD COLUMN stored_at INTEGER NOT NULL DEFAULT 0;
+    PRAGMA user_version = 6;
 ";
 
 /// Current schema version, stored as `user_version`.
