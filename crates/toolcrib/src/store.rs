@@ -9,6 +9,8 @@ mod logins;
 mod memory;
 mod nodes;
 mod open;
+#[cfg(feature = "postgres")]
+mod postgres;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod rows;
 #[cfg(feature = "sqlite")]
@@ -35,6 +37,8 @@ pub use logins::{Login, LoginKind};
 pub use memory::MemoryStore;
 pub use nodes::{NodeReport, NodeStatus};
 pub use open::{OpenedStore, open, open_with_head};
+#[cfg(feature = "postgres")]
+pub use postgres::PostgresStore;
 #[cfg(feature = "sqlite")]
 pub use sqlite::{SqliteStore, rebuild_store};
 

@@ -106,6 +106,16 @@ impl HeadFile {
         let store = resolve(store);
         let is_default = store == resolve(&directory.join(super::open::STORE_FILE_NAME));
         let key = if is_default { DEFAULT_KEY.to_owned() } else { format!("sqlite:{}", store.display()) };
+        HeadFile::with_key(directory, key)
+    }
+
+    /// Creates the handle for a database, by its URL without credentials.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn for_database(directory: &Path, name: &str) -> HeadFile {
+        HeadFile::with_key(directory, name.to_owned())
+    }
+
+    fn with_key(directory: &Path, key: String) -> HeadFile {
         HeadFile { directory: directory.to_owned(), key, store_damage: None, progress: Arc::default() }
     }
 

@@ -41,3 +41,6 @@ pub(crate) const NODE_REPORT_INTERVAL: Duration = Duration::from_secs(5);
 /// Time without a report after which a node does not count as alive.
 #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "other stores keep no reports"))]
 pub(crate) const NODE_TIMEOUT: Duration = Duration::from_secs(15);
+/// Time after which a node that no longer reports is forgotten.
+#[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "other stores keep no reports"))]
+pub(crate) const NODE_RETENTION: Duration = Duration::from_secs(600);

@@ -8,24 +8,29 @@ use std::sync::Arc;
 
 use toolcrib_core::{Code, Error, Result};
 
+#[cfg(feature = "postgres")]
+use super::PostgresStore;
+#[cfg(feature = "sqlite")]
+use super::SqliteStore;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+use super::StoreState;
 use super::{HeadFile, MemoryStore, Store};
-#[cfg(feature = "sqlite")]
-use super::{SqliteStore, StoreState};
-#[cfg(feature = "sqlite")]
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
 use crate::private_dir::ensure_private_directory;
 
 /// Name of the store file in a data directory.
 pub(super) const STORE_FILE_NAME: &str = "toolcrib.db";
 
-/// Opens a store at `sqlite:FILE`, `memory:`, or a data directory. Without the feature `sqlite`, only `memory:` can be
-/// opened. Fails with `CONFIG_INVALID` for an unknown location, and with `STORE_UNAVAILABLE` if the file cannot be
-/// opened.
+/// Opens a store at `sqlite:FILE`, `postgres://…`, `memory:`, or a data directory. Without the features `sqlite` and
+/// `postgres`, only `memory:` can be opened. Fails with `CONFIG_INVALID` for an unknown location, and with
+/// `STORE_UNAVAILABLE` if the file or database cannot be opened.
 pub async fn open(location: &str) -> Result<Arc<dyn Store>> {
-    let Some(path) = store_file(location)? else { return Ok(Arc::new(MemoryStore::new())) };
-    #[cfg(feature = "sqlite")]
-    return Ok(Arc::new(SqliteStore::open_file(path).await?));
-    #[cfg(not(feature = "sqlite"))]
-    Err(no_sqlite_error(&path))
+    let location = parse_location(location)?;
+    match location {
+        StoreLocation::Memory => Ok(Arc::new(MemoryStore::new())),
+        StoreLocation::Database(url) => open_database(url).await,
+        StoreLocation::File(_) | StoreLocation::Directory(_) => open_file(location.path()).await,
+    }
 }
 
 /// A store and its head file.
@@ -41,16 +46,18 @@ pub struct OpenedStore {
 /// not created again if it is missing, empty or no database: an empty store in memory is returned instead, and a
 /// registry over it reports the journal as damaged.
 pub async fn open_with_head(location: &str, data: &Path) -> Result<OpenedStore> {
-    let Some(path) = store_file(location)? else {
-        return Ok(OpenedStore { store: Arc::new(MemoryStore::new()), head: None });
-    };
-    #[cfg(feature = "sqlite")]
-    return open_file_with_head(path, data).await;
-    #[cfg(not(feature = "sqlite"))]
-    {
-        let _ = data;
-        Err(no_sqlite_error(&path))
+    let location = parse_location(location)?;
+    match location {
+        StoreLocation::Memory => Ok(OpenedStore { store: Arc::new(MemoryStore::new()), head: None }),
+        StoreLocation::Database(url) => open_database_with_head(url, data).await,
+        StoreLocation::File(_) | StoreLocation::Directory(_) => open_file_with_head(location.path(), data).await,
     }
+}
+
+/// Opens a store file; creates it if it is missing.
+#[cfg(feature = "sqlite")]
+async fn open_file(path: PathBuf) -> Result<Arc<dyn Store>> {
+    Ok(Arc::new(SqliteStore::open_file(path).await?))
 }
 
 /// Opens a store file, and compares it with the head file.
@@ -74,25 +81,55 @@ async fn open_file_with_head(path: PathBuf, data: &Path) -> Result<OpenedStore> 
             };
             Ok(OpenedStore { store: Arc::new(store), head: Some(head) })
         }
-        Err(error) => match StoreState::from_error(&error) {
-            // Locked, or no permission: a later attempt may succeed, and nothing is known to be lost.
-            StoreState::Ok | StoreState::Down => Err(error),
-            state @ (StoreState::Damaged | StoreState::Missing) => {
-                let head = head.with_store_damage(state, &error.message);
-                Ok(OpenedStore { store: Arc::new(MemoryStore::new()), head: Some(head) })
-            }
-        },
+        Err(error) => replace_lost_store(head, error),
     }
 }
 
-/// Returns the file of a store; `None` for a store in memory. `sqlite:` may name a directory, e.g. a mounted volume;
-/// the file in it has the default name.
+/// Opens a database; creates the tables if there are none.
+#[cfg(feature = "postgres")]
+async fn open_database(url: &str) -> Result<Arc<dyn Store>> {
+    Ok(Arc::new(PostgresStore::open(url).await?))
+}
+
+/// Opens a database, and compares it with the head file. The head file of each node tells what that node has seen, such as
+/// records that a database lost when it was restored from a backup.
+#[cfg(feature = "postgres")]
+async fn open_database_with_head(url: &str, data: &Path) -> Result<OpenedStore> {
+    ensure_private_directory(data)?;
+    let head = HeadFile::for_database(data, &PostgresStore::database_name(url)?);
+    if head.read().await == Ok(None) {
+        return Ok(OpenedStore { store: open_database(url).await?, head: Some(head) });
+    }
+    match PostgresStore::open_existing(url).await {
+        Ok(store) => Ok(OpenedStore { store: Arc::new(store), head: Some(head) }),
+        Err(error) => replace_lost_store(head, error),
+    }
+}
+
+/// Returns an empty store in memory in place of one whose content is lost; fails if it is only unavailable: locked, not
+/// running, or without permission. A later attempt may succeed then, and nothing is known to be lost.
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+fn replace_lost_store(head: HeadFile, error: Error) -> Result<OpenedStore> {
+    match StoreState::from_error(&error) {
+        StoreState::Ok | StoreState::Down => Err(error),
+        state @ (StoreState::Damaged | StoreState::Missing) => {
+            let head = head.with_store_damage(state, &error.message);
+            Ok(OpenedStore { store: Arc::new(MemoryStore::new()), head: Some(head) })
+        }
+    }
+}
+
+/// Returns the file of a store; `None` for a store in memory. Fails for a database, which cannot be replaced as a whole.
+#[cfg(feature = "sqlite")]
 pub(super) fn store_file(location: &str) -> Result<Option<PathBuf>> {
     Ok(match parse_location(location)? {
         StoreLocation::Memory => None,
-        StoreLocation::File(path) if path.is_dir() => Some(path.join(STORE_FILE_NAME)),
-        StoreLocation::File(path) => Some(path.to_owned()),
-        StoreLocation::Directory(path) => Some(path.join(STORE_FILE_NAME)),
+        StoreLocation::Database(_) => {
+            let message = "a store in PostgreSQL is not rebuilt; restore a backup into an empty database with \
+                           `toolcrib restore FILE`, and name that database with `--store`";
+            return Err(Error::new(Code::Conflict, message).with_retryable(false));
+        }
+        location @ (StoreLocation::File(_) | StoreLocation::Directory(_)) => Some(location.path()),
     })
 }
 
@@ -100,8 +137,23 @@ pub(super) fn store_file(location: &str) -> Result<Option<PathBuf>> {
 #[derive(Debug, PartialEq, Eq)]
 enum StoreLocation<'a> {
     Memory,
+    /// URL of a PostgreSQL database.
+    Database(&'a str),
     File(&'a Path),
     Directory(&'a Path),
+}
+
+impl StoreLocation<'_> {
+    /// Returns the path of the file. `sqlite:` may name a directory, e.g. a mounted volume; the file in it has the default
+    /// name. Other locations have no file, and an empty path.
+    fn path(&self) -> PathBuf {
+        match self {
+            StoreLocation::File(path) if path.is_dir() => path.join(STORE_FILE_NAME),
+            StoreLocation::File(path) => path.to_path_buf(),
+            StoreLocation::Directory(path) => path.join(STORE_FILE_NAME),
+            StoreLocation::Memory | StoreLocation::Database(_) => PathBuf::new(),
+        }
+    }
 }
 
 /// Parses a location. A path may contain colons, as long as it does not start like a URL.
@@ -112,6 +164,8 @@ fn parse_location(location: &str) -> Result<StoreLocation<'_>> {
             invalid_location("`sqlite:` has no file name")
         }
         Some(("sqlite", path)) => Ok(StoreLocation::File(Path::new(path.strip_prefix("//").unwrap_or(path)))),
+        Some(("postgres" | "postgresql", rest)) if rest.starts_with("//") => Ok(StoreLocation::Database(location)),
+        Some(("postgres" | "postgresql", _)) => invalid_location("a PostgreSQL URL begins with `postgres://`"),
         // The rest of the URL may hold a password, so it is not repeated in the message.
         Some((scheme, _)) if is_scheme(scheme) => invalid_location(&format!("unknown kind of store `{scheme}:`")),
         Some(_) | None if location.is_empty() => invalid_location("the store location is empty"),
@@ -124,16 +178,36 @@ fn is_scheme(text: &str) -> bool {
     text.len() > 1 && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
 }
 
-/// Error for a store in a file, in a build that has none.
+/// Error for a store of a kind that this build does not have.
+#[cfg(not(all(feature = "sqlite", feature = "postgres")))]
+fn missing_feature_error(kind: &str, feature: &str) -> Error {
+    Error::new(Code::ConfigInvalid, format!("this program is built without {kind} (feature `{feature}`)"))
+}
+
 #[cfg(not(feature = "sqlite"))]
-fn no_sqlite_error(path: &Path) -> Error {
-    let message = format!("`{}` needs SQLite (feature `sqlite`); this program only has `memory:`", path.display());
-    Error::new(Code::ConfigInvalid, message)
+async fn open_file(_: PathBuf) -> Result<Arc<dyn Store>> {
+    Err(missing_feature_error("SQLite", "sqlite"))
+}
+
+#[cfg(not(feature = "sqlite"))]
+async fn open_file_with_head(_: PathBuf, _: &Path) -> Result<OpenedStore> {
+    Err(missing_feature_error("SQLite", "sqlite"))
+}
+
+#[cfg(not(feature = "postgres"))]
+async fn open_database(_: &str) -> Result<Arc<dyn Store>> {
+    Err(missing_feature_error("PostgreSQL", "postgres"))
+}
+
+#[cfg(not(feature = "postgres"))]
+async fn open_database_with_head(_: &str, _: &Path) -> Result<OpenedStore> {
+    Err(missing_feature_error("PostgreSQL", "postgres"))
 }
 
 /// Returns an error that lists the accepted forms.
 fn invalid_location<T>(reason: &str) -> Result<T> {
-    let message = format!("{reason}; write `sqlite:FILE`, `memory:`, or a data directory");
+    let message =
+        format!("{reason}; write `sqlite:FILE`, `postgres://USER@HOST/DATABASE`, `memory:`, or a data directory");
     Err(Error::new(Code::ConfigInvalid, message))
 }
 
@@ -145,6 +219,8 @@ mod tests {
     fn a_location_is_a_file_a_directory_or_memory() {
         for (text, location) in [
             ("memory:", StoreLocation::Memory),
+            ("postgres://me@host/db", StoreLocation::Database("postgres://me@host/db")),
+            ("postgresql://me@host/db", StoreLocation::Database("postgresql://me@host/db")),
             ("sqlite:a/b.db", StoreLocation::File(Path::new("a/b.db"))),
             ("sqlite:///a/b.db", StoreLocation::File(Path::new("/a/b.db"))),
             ("sqlite:/a/b.db", StoreLocation::File(Path::new("/a/b.db"))),
@@ -162,10 +238,20 @@ mod tests {
         for (text, message) in [
             (
                 "mongo://me:secret@host/db",
-                "unknown kind of store `mongo:`; write `sqlite:FILE`, `memory:`, or a data directory",
+                "unknown kind of store `mongo:`; write `sqlite:FILE`, `postgres://USER@HOST/DATABASE`, `memory:`, or a data directory",
             ),
-            ("sqlite:", "`sqlite:` has no file name; write `sqlite:FILE`, `memory:`, or a data directory"),
-            ("", "the store location is empty; write `sqlite:FILE`, `memory:`, or a data directory"),
+            (
+                "sqlite:",
+                "`sqlite:` has no file name; write `sqlite:FILE`, `postgres://USER@HOST/DATABASE`, `memory:`, or a data directory",
+            ),
+            (
+                "postgres:me:secret@host/db",
+                "a PostgreSQL URL begins with `postgres://`; write `sqlite:FILE`, `postgres://USER@HOST/DATABASE`, `memory:`, or a data directory",
+            ),
+            (
+                "",
+                "the store location is empty; write `sqlite:FILE`, `postgres://USER@HOST/DATABASE`, `memory:`, or a data directory",
+            ),
         ] {
             let error = parse_location(text).unwrap_err();
             assert_eq!((error.code, error.message.as_str()), (Code::ConfigInvalid, message));

@@ -46,3 +46,25 @@ pub(crate) fn login_from_row((digest, kind, credential, created_at, expires_at):
         expires_at: Timestamp(expires_at),
     })
 }
+
+/// Escapes the character U+0000, which PostgreSQL refuses in texts. Only names and actors can contain it: in JSON it is
+/// escaped already.
+#[cfg(feature = "postgres")]
+pub(crate) fn encode_text(text: &str) -> String {
+    if text.contains(['\0', '\\']) { text.replace('\\', "\\\\").replace('\0', "\\0") } else { text.to_owned() }
+}
+
+/// Reverses [`encode_text`].
+#[cfg(feature = "postgres")]
+pub(crate) fn decode_text(text: &str) -> String {
+    let mut decoded = String::with_capacity(text.len());
+    let mut characters = text.chars();
+    while let Some(character) = characters.next() {
+        match character {
+            '\\' if characters.next() == Some('0') => decoded.push('\0'),
+            // The other escaped character is the backslash itself.
+            character => decoded.push(character),
+        }
+    }
+    decoded
+}
