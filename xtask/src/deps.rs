@@ -17,6 +17,7 @@ use crate::report::{StepReport, StepStatus};
 
 mod browser;
 mod npm;
+mod postgresql;
 mod python;
 
 /// A set of packages that one package manager fetches.
@@ -48,11 +49,20 @@ pub(crate) fn fetch(paths: &WorkspacePaths, report: &mut StepReport) {
             Err(reason) => missing_component(&format!("cannot be fetched: {reason}")),
         });
     }
+    let log = paths.deps_dir.join("apt.log");
     // Part of Debian's `prometheus`; tests check the metrics endpoint with it.
-    report.run_step("promtool", || match ensure_program("promtool", "prometheus", &paths.deps_dir.join("apt.log")) {
+    report.run_step("promtool", || program_status(ensure_program("promtool", "--version", "prometheus", &log)));
+    report.run_step("postgresql", || program_status(postgresql::ensure_installed(&log)));
+    // Balances the nodes of `examples/cluster`.
+    report.run_step("haproxy", || program_status(ensure_program("haproxy", "-v", "haproxy", &log)));
+}
+
+/// Status of a program that Debian packages.
+fn program_status(installed: Result<(), String>) -> StepStatus {
+    match installed {
         Ok(()) => StepStatus::Passed("installed".to_owned()),
         Err(reason) => missing_component(&reason),
-    });
+    }
 }
 
 /// Returns a Python interpreter with FastMCP, the peer that `bench openapi` compares with. No test needs it.
@@ -92,8 +102,8 @@ impl Component {
 }
 
 /// Installs a program from Debian's packages unless it is there. Needs root.
-fn ensure_program(program: &str, package: &str, log: &Path) -> Result<(), String> {
-    if is_available(program, "--version") {
+fn ensure_program(program: &str, version_argument: &str, package: &str, log: &Path) -> Result<(), String> {
+    if is_available(program, version_argument) {
         return Ok(());
     }
     install_package(package, log).map_err(|error| format!("`{program}` is missing: {error}"))

@@ -19,6 +19,7 @@ mod deps;
 mod naming;
 
 mod paths;
+mod postgres;
 mod process;
 mod report;
 

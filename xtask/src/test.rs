@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use crate::paths::WorkspacePaths;
+use crate::postgres::SharedPostgres;
 use crate::process::{cargo, is_available, run_visible};
 use crate::report::{StepReport, StepStatus};
 use crate::{check, conformance, dependencies, deps, dist};
@@ -87,7 +88,11 @@ fn run_tests(paths: &WorkspacePaths, filters: &[&str], report: &mut StepReport) 
     // Tests append to it; lines of an earlier run would be reported again.
     let _ = fs::remove_file(&skip_file);
 
-    report.run_step("tests", || run_test_binaries(paths, filters, &skip_file));
+    report.run_step("tests", || {
+        // Without it, each test process starts a server of its own, or skips its tests.
+        let postgres = SharedPostgres::start(paths);
+        run_test_binaries(paths, filters, &skip_file, postgres.as_ref())
+    });
     if filters.is_empty() {
         report.run_step("doc tests", || {
             run_visible(with_test_env(workspace_command(paths, &["test", "--doc"], &[]), paths, &skip_file))
@@ -105,16 +110,27 @@ fn run_tests(paths: &WorkspacePaths, filters: &[&str], report: &mut StepReport) 
 }
 
 /// Runs the tests with nextest, or with `cargo test` where nextest is not installed.
-fn run_test_binaries(paths: &WorkspacePaths, filters: &[&str], skip_file: &Path) -> StepStatus {
+fn run_test_binaries(
+    paths: &WorkspacePaths,
+    filters: &[&str],
+    skip_file: &Path,
+    postgres: Option<&SharedPostgres>,
+) -> StepStatus {
+    let prepare = |command: Command| {
+        let mut command = with_filters(with_test_env(command, paths, skip_file), filters);
+        if let Some(postgres) = postgres {
+            command.env("TOOLCRIB_TEST_POSTGRES", &postgres.admin_url);
+        }
+        command
+    };
     if !is_available("cargo-nextest", "--version") {
         let command = workspace_command(paths, &["test", "--all-targets", "--no-fail-fast"], &["--"]);
-        return run_visible(with_filters(with_test_env(command, paths, skip_file), filters));
+        return run_visible(prepare(command));
     }
     // A person watches each test pass; the log of CI lists only failures and slow tests.
     let level = if std::env::var_os("CI").is_some() { "slow" } else { "pass" };
     let run = ["nextest", "run", "--no-fail-fast", "--status-level", level, "--final-status-level", "slow"];
-    let mut command = with_filters(with_test_env(workspace_command(paths, &run, &[]), paths, skip_file), filters);
-    match command.status() {
+    match prepare(workspace_command(paths, &run, &[])).status() {
         Ok(status) if status.success() => StepStatus::Passed(String::new()),
         Ok(status) if status.code() == Some(NEXTEST_NO_TESTS_EXIT_CODE) => no_tests_status(filters),
         Ok(status) => StepStatus::Failed(status.to_string()),

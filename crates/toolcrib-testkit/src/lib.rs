@@ -1,7 +1,7 @@
 //! Test kit of all crates: [`programs`] locates the external programs that tests need, [`fake`] implements scripted MCP
 //! servers that show faults on demand, [`http_server`] is an HTTP server whose replies a test defines, [`raw_http`]
-//! encodes requests and parses responses, and [`observe`] waits for conditions and inspects files and processes.
-//! `cargo xtask test` fetches the external programs.
+//! encodes requests and parses responses, [`postgres`] starts database servers, and [`observe`] waits for conditions and
+//! inspects files and processes. `cargo xtask test` fetches the external programs.
 //!
 //! Only a scripted source without a process is elsewhere: `toolcrib::testkit`, because connectors are private to the crate
 //! `toolcrib`.
@@ -14,5 +14,6 @@
 pub mod fake;
 pub mod http_server;
 pub mod observe;
+pub mod postgres;
 pub mod programs;
 pub mod raw_http;

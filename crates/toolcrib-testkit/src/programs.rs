@@ -222,6 +222,11 @@ pub fn rmcp_server() -> PathBuf {
     built_binary("rmcp-server")
 }
 
+/// PostgreSQL server for the tests of several processes; prints its URL and ends when its stdin is closed.
+pub fn postgres_server() -> PathBuf {
+    built_binary("postgres-server")
+}
+
 /// The `toolcrib` command.
 pub fn toolcrib_binary() -> PathBuf {
     built_binary("toolcrib")

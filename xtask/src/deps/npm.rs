@@ -24,7 +24,7 @@ pub(super) const MARKER_FILE: &str = "node_modules/@modelcontextprotocol/inspect
 /// Writes the package files and installs exactly the locked versions. Scripts of packages are not run.
 pub(super) fn fetch(paths: &WorkspacePaths) -> Result<(), String> {
     let log = paths.deps_dir.join("npm.log");
-    super::ensure_program("npm", "npm", &log)?;
+    super::ensure_program("npm", "--version", "npm", &log)?;
     fs::create_dir_all(paths.deps_dir.join("nothing")).map_err(|error| format!("create `nothing`: {error}"))?;
     let files = [
         ("package.json", PACKAGE_JSON),

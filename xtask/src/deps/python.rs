@@ -18,7 +18,7 @@ pub(super) const MARKER_FILE: &str = "venv/bin/mcp-server-git";
 pub(super) fn fetch(paths: &WorkspacePaths) -> Result<(), String> {
     let log = paths.deps_dir.join("python.log");
     let venv = paths.deps_dir.join("venv");
-    super::ensure_program("python3", "python3", &log)?;
+    super::ensure_program("python3", "--version", "python3", &log)?;
     create_venv(&venv, &log).or_else(|_| {
         // Debian ships the module `venv` in a package of its own.
         super::install_package("python3-venv", &log)?;

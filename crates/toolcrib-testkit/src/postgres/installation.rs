@@ -1,0 +1,120 @@
+//! Installed programs of PostgreSQL, and the template from which the data of servers is copied: `initdb` takes seconds,
+//! a copy a fraction of one.
+
+use std::env;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::random_name;
+use crate::programs;
+
+/// Programs of one version, and the user who runs them.
+#[derive(Debug)]
+pub(super) struct Installation {
+    bin_dir: PathBuf,
+    /// PostgreSQL refuses to run as root. Root runs it as the user that Debian's package creates.
+    runs_as_root: bool,
+}
+
+impl Installation {
+    /// Finds the newest version below `/usr/lib/postgresql`, or the one in `PATH`.
+    pub(super) fn find() -> Option<Installation> {
+        let versions = fs::read_dir("/usr/lib/postgresql").ok().into_iter().flatten().flatten();
+        let version_number = |path: &Path| path.file_name()?.to_str()?.parse::<u32>().ok();
+        let newest = versions
+            .map(|entry| entry.path())
+            .filter(|path| path.join("bin/initdb").is_file())
+            .max_by_key(|path| version_number(path))
+            .map(|path| path.join("bin"));
+        let bin_dir = newest.or_else(|| {
+            let path = env::var_os("PATH")?;
+            let program = env::split_paths(&path).map(|folder| folder.join("initdb")).find(|path| path.is_file())?;
+            // A link leads to the directory with the other programs.
+            Some(program.canonicalize().ok()?.parent()?.to_path_buf())
+        })?;
+        let runs_as_root = output_of(Command::new("id").arg("-u")) == "0";
+        if runs_as_root && output_of(Command::new("id").args(["-u", "postgres"])).is_empty() {
+            return None;
+        }
+        Some(Installation { bin_dir, runs_as_root })
+    }
+
+    pub(super) fn program(&self, name: &str) -> PathBuf {
+        self.bin_dir.join(name)
+    }
+
+    /// Command that runs a program as the current user, or as `postgres` instead of root.
+    pub(super) fn unprivileged_command(&self, name: &str) -> Command {
+        let program = self.program(name);
+        if !self.runs_as_root {
+            return Command::new(program);
+        }
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=postgres", "--regid=postgres", "--init-groups", "--"]).arg(program);
+        command
+    }
+
+    /// Creates a directory for a server, with the data of an empty cluster in `data`.
+    ///
+    /// # Panics
+    ///
+    /// If it cannot be created.
+    pub(super) fn create_data_dir(&self, directory: &Path) {
+        self.create_private_dir(directory);
+        run(Command::new("cp").arg("-a").arg(self.ensure_template()).arg(directory.join("data")));
+    }
+
+    /// Returns the template, which is created by the first test that needs it and kept for later runs.
+    #[expect(clippy::unwrap_used, reason = "fails the calling test")]
+    fn ensure_template(&self) -> PathBuf {
+        let folder = programs::deps_dir().unwrap_or_else(env::temp_dir).join("postgres-templates");
+        fs::create_dir_all(&folder).unwrap();
+        // Its owner is part of the name, because nobody else can read it.
+        let version = output_of(Command::new(self.program("postgres")).arg("--version"));
+        let user = if self.runs_as_root { "postgres".to_owned() } else { output_of(Command::new("id").arg("-un")) };
+        let template = folder.join(format!("{user}-{}", version.replace(|c: char| !c.is_ascii_alphanumeric(), "-")));
+        // Tests run in several processes at once.
+        let lock = File::create(template.with_added_extension("lock")).unwrap();
+        lock.lock().unwrap();
+        if template.is_dir() {
+            return template;
+        }
+        // Below the temporary directory, because another user than root may not reach the folder.
+        let work_dir = env::temp_dir().join(format!("toolcrib-initdb-{}", random_name()));
+        self.create_private_dir(&work_dir);
+        let mut initdb = self.unprivileged_command("initdb");
+        initdb.args(["--no-sync", "--auth=trust", "--username=postgres", "--encoding=UTF8", "--locale=C.UTF-8"]);
+        // Small files of the transaction log make the copies small.
+        initdb.args(["--wal-segsize=1", "--pgdata"]).arg(work_dir.join("data"));
+        run(initdb.current_dir(&work_dir));
+        let incomplete = template.with_added_extension("new");
+        let _ = fs::remove_dir_all(&incomplete);
+        run(Command::new("cp").arg("-a").arg(work_dir.join("data")).arg(&incomplete));
+        fs::rename(&incomplete, &template).unwrap();
+        fs::remove_dir_all(&work_dir).unwrap();
+        template
+    }
+
+    /// Creates a directory that only the user who runs PostgreSQL can access.
+    fn create_private_dir(&self, directory: &Path) {
+        run(Command::new("mkdir").args(["-m", "700"]).arg(directory));
+        if self.runs_as_root {
+            run(Command::new("chown").arg("postgres:postgres").arg(directory));
+        }
+    }
+}
+
+/// Output of a program, trimmed; empty if it failed.
+fn output_of(command: &mut Command) -> String {
+    let output = command.stdin(Stdio::null()).output().ok().filter(|output| output.status.success());
+    output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default()
+}
+
+/// Runs a program and panics if it fails.
+#[track_caller]
+#[expect(clippy::unwrap_used, reason = "fails the calling test")]
+fn run(command: &mut Command) {
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
