@@ -56,7 +56,7 @@ pub struct PostgresServer {
     directory: PathBuf,
     port: u16,
     /// `None` while the server is stopped.
-    process: Option<ServerProcess>,
+    process: Option<PostgresProcess>,
 }
 
 /// How a server stops.
@@ -72,7 +72,7 @@ pub enum StopMode {
 
 /// PostgreSQL and the shell that watches over it.
 #[derive(Debug)]
-struct ServerProcess {
+struct PostgresProcess {
     wrapper: Child,
     /// Process id of PostgreSQL.
     pid: String,
@@ -180,7 +180,7 @@ impl PostgresServer {
 
     /// Starts PostgreSQL and waits until it accepts connections; `None` if it ended instead.
     #[expect(clippy::unwrap_used, reason = "fails the calling test")]
-    fn try_start(&self) -> Option<ServerProcess> {
+    fn try_start(&self) -> Option<PostgresProcess> {
         let data_dir = self.directory.join("data");
         let postgres = self.installation.unprivileged_command("postgres");
         let mut command = Command::new("sh");
@@ -204,7 +204,7 @@ impl PostgresServer {
         let mut wrapper = command.spawn().unwrap();
         let mut pid = String::new();
         BufReader::new(wrapper.stdout.take().unwrap()).read_line(&mut pid).unwrap();
-        let process = ServerProcess { wrapper, pid: pid.trim().to_owned() };
+        let process = PostgresProcess { wrapper, pid: pid.trim().to_owned() };
 
         let mut is_ready = false;
         wait_until_blocking("PostgreSQL to start or to end", || {
@@ -234,7 +234,7 @@ impl Drop for PostgresServer {
     }
 }
 
-impl ServerProcess {
+impl PostgresProcess {
     /// Stops PostgreSQL and waits for its end; without a mode, its directory is removed, too.
     fn end(mut self, mode: Option<StopMode>) {
         let signal = match mode {

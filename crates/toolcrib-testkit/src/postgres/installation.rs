@@ -70,7 +70,7 @@ impl Installation {
     fn ensure_template(&self) -> PathBuf {
         let folder = programs::deps_dir().unwrap_or_else(env::temp_dir).join("postgres-templates");
         fs::create_dir_all(&folder).unwrap();
-        // Its owner is part of the name, because nobody else can read it.
+        // Its owner is part of the name, because other users cannot read it.
         let version = output_of(Command::new(self.program("postgres")).arg("--version"));
         let user = if self.runs_as_root { "postgres".to_owned() } else { output_of(Command::new("id").arg("-un")) };
         let template = folder.join(format!("{user}-{}", version.replace(|c: char| !c.is_ascii_alphanumeric(), "-")));
