@@ -12,9 +12,11 @@ use toolcrib::core::manifest::{Manifest, PackedManifest, ToolLimits};
 use toolcrib::core::source::{SourceKind, SourceSettings, StdioSource};
 use toolcrib::core::{Code, Source, SourceId, Timestamp};
 use toolcrib::store::{
-    self, CacheCount, CallCount, Commit, CommitOutcome, DiscoveryCheck, ErrorSummary, Lease, MAX_CHECKS_PER_SOURCE,
-    Measurement, MemoryStore, SourceStatus, SqliteStore, Store, StoredRecord, TokenUse,
+    self, CacheCount, CallCount, Commit, CommitOutcome, DiscoveryCheck, ErrorSummary, Lease, Login, LoginKind,
+    MAX_CHECKS_PER_SOURCE, Measurement, MemoryStore, PostgresStore, SourceStatus, SqliteStore, Store, StoredRecord,
+    TokenUse,
 };
+use toolcrib_testkit::programs;
 
 /// Generates a test of each property for each store.
 macro_rules! contract {
@@ -26,6 +28,15 @@ macro_rules! contract {
         mod memory {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $property() { super::$property(super::TestStore::memory()).await })*
+        }
+        mod postgres {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $property() {
+                match super::TestStore::postgres() {
+                    Some(store) => super::$property(store).await,
+                    None => super::programs::skip(stringify!($property), "PostgreSQL is not installed"),
+                }
+            })*
         }
     };
 }
@@ -41,9 +52,11 @@ contract![
     a_status_can_be_invalidated_and_removed,
     the_last_hundred_checks_are_kept,
     one_holder_discovers_a_source_at_a_time,
+    a_lost_lease_cannot_be_renewed_or_used,
     a_held_lease_marks_its_source_as_being_discovered,
     counts_are_added,
     the_latest_use_of_a_token_wins,
+    a_login_is_found_until_it_expires_and_removed_once,
     manifests_are_read_back_unchanged,
     definitions_are_read_back_unchanged,
     unusual_text_survives,
@@ -57,9 +70,16 @@ contract![
 enum TestStore {
     Sqlite(TempDir),
     Memory(Arc<MemoryStore>),
+    /// URL of a database of its own.
+    Postgres(String),
 }
 
 impl TestStore {
+    /// `None` without PostgreSQL.
+    fn postgres() -> Option<TestStore> {
+        toolcrib_testkit::postgres::shared_database().map(TestStore::Postgres)
+    }
+
     fn sqlite() -> TestStore {
         TestStore::Sqlite(TempDir::new().unwrap())
     }
@@ -72,6 +92,7 @@ impl TestStore {
         match self {
             TestStore::Sqlite(directory) => Arc::new(SqliteStore::open(directory.path()).await.unwrap()),
             TestStore::Memory(store) => Arc::clone(store) as Arc<dyn Store>,
+            TestStore::Postgres(url) => Arc::new(PostgresStore::open(url).await.unwrap()),
         }
     }
 }
@@ -239,7 +260,7 @@ async fn one_holder_discovers_a_source_at_a_time(test_store: TestStore) {
         }
     };
     assert!(granted("a", "one", short).await);
-    assert!(granted("a", "one", long).await, "the holder renews it");
+    assert!(store.renew_lease(&id("a"), "one", long).await.unwrap());
     tokio::time::sleep(short * 2).await;
     assert!(!granted("a", "two", long).await);
     assert!(granted("b", "two", short).await);
@@ -250,6 +271,63 @@ async fn one_holder_discovers_a_source_at_a_time(test_store: TestStore) {
     assert!(!granted("b", "two", long).await, "a lease that passed to another is not released by its former holder");
     store.release_lease(&id("b"), "one").await.unwrap();
     assert!(granted("b", "two", long).await);
+}
+
+async fn a_lost_lease_cannot_be_renewed_or_used(test_store: TestStore) {
+    let store = test_store.open().await;
+    let (short, long) = (Duration::from_millis(20), Duration::from_secs(60));
+    let commit = async |holder: &str, time| {
+        let (check, status) = (check("a", time), status_started_at(time));
+        let measurement = Some(Measurement::from_check(&check, &status).under_lease(holder));
+        let events = [tool_disabled(holder)];
+        let expected_head = store.records(0, 10).await.unwrap().len() as u64;
+        let first_seq = expected_head + 1;
+        let commit = Commit { expected_head, first_seq, at: AT, actor: &actor(), events: &events, measurement };
+        store.commit(commit).await.unwrap()
+    };
+    assert_eq!(commit("one", 1).await, CommitOutcome::Superseded, "without a lease");
+    assert_eq!(store.acquire_lease(&id("a"), "one", short).await.unwrap(), Lease::Granted);
+    assert_eq!(commit("one", 2).await, CommitOutcome::Committed);
+    tokio::time::sleep(short * 2).await;
+    // It has expired, and no other holder wants it: the discovery may still end.
+    assert!(store.renew_lease(&id("a"), "one", short).await.unwrap());
+    tokio::time::sleep(short * 2).await;
+    assert_eq!(commit("one", 3).await, CommitOutcome::Committed);
+    assert_eq!(store.acquire_lease(&id("a"), "two", long).await.unwrap(), Lease::Granted);
+    assert!(!store.renew_lease(&id("a"), "one", long).await.unwrap());
+    assert_eq!(commit("one", 4).await, CommitOutcome::Superseded);
+    assert_eq!(commit("two", 5).await, CommitOutcome::Committed);
+    assert_eq!(store.records(0, 10).await.unwrap().len(), 3);
+}
+
+async fn a_login_is_found_until_it_expires_and_removed_once(test_store: TestStore) {
+    let (one, other) = (test_store.open().await, test_store.open().await);
+    let login = |name: &str, kind, created_at, expires_at| Login {
+        digest: Fingerprint::digest(name),
+        kind,
+        credential: "t1".to_owned(),
+        created_at: Timestamp(created_at),
+        expires_at: Timestamp(expires_at),
+    };
+    let session = login("session", LoginKind::Session, 0, 100);
+    let link = login("link", LoginKind::Link, 0, 50);
+    for login in [&session, &link] {
+        one.put_login(login).await.unwrap();
+    }
+    let found = async |now| {
+        let mut found = other.logins(Timestamp(now)).await.unwrap();
+        found.sort_by_key(|login| login.kind.as_str());
+        found
+    };
+    assert_eq!(found(49).await, [link, session.clone()]);
+    assert_eq!(found(50).await, std::slice::from_ref(&session));
+    assert_eq!(found(100).await, []);
+    let later = login("later", LoginKind::Session, 60, 200);
+    one.put_login(&later).await.unwrap();
+    assert_eq!(one.logins(Timestamp(0)).await.unwrap().len(), 2, "the expired link was removed");
+    let removed = tokio::join!(one.remove_login(session.digest), other.remove_login(session.digest));
+    assert!(removed.0.unwrap() != removed.1.unwrap(), "one of both removes it");
+    assert_eq!(found(60).await, [later]);
 }
 
 async fn a_held_lease_marks_its_source_as_being_discovered(test_store: TestStore) {
@@ -386,7 +464,7 @@ async fn the_key_belongs_to_the_store(test_store: TestStore) {
     let key = store.key().await.unwrap();
     store.close().await;
     assert_eq!(test_store.open().await.key().await.unwrap(), key);
-    for other in [TestStore::sqlite(), TestStore::memory()] {
+    for other in [TestStore::sqlite(), TestStore::memory()].into_iter().chain(TestStore::postgres()) {
         assert_ne!(other.open().await.key().await.unwrap(), key);
     }
 }
