@@ -9,6 +9,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::time::Instant;
@@ -19,7 +20,7 @@ use crate::call::Dispatcher;
 use crate::connectors::Connectors;
 use crate::refresh::Refresher;
 use crate::state::State;
-use crate::store::{SourceStatus, StoreState};
+use crate::store::{NodeStatus, SourceStatus, StoreState};
 use crate::tasks::Tasks;
 use crate::trace::Trace;
 
@@ -38,6 +39,8 @@ pub(crate) struct Maintenance {
     dispatcher: Arc<Dispatcher>,
     tasks: Tasks,
     last: Mutex<LastMaintenance>,
+    /// Nodes that share the store, as they last reported. `None` if the store keeps no reports.
+    nodes: ArcSwapOption<Vec<NodeStatus>>,
 }
 
 /// Result of the last maintenance run.
@@ -71,7 +74,7 @@ impl Maintenance {
         tasks: Tasks,
     ) -> Maintenance {
         let last = Mutex::new(LastMaintenance { ran_at: Instant::now(), store: StoreState::Ok, ok_at: state.now() });
-        Maintenance { state, connectors, refresher, dispatcher, tasks, last }
+        Maintenance { state, connectors, refresher, dispatcher, tasks, last, nodes: ArcSwapOption::empty() }
     }
 
     /// Spawns the maintenance task. It runs until the registry closes.
@@ -151,6 +154,17 @@ impl Maintenance {
         }
         uses.retain(|token| inventory.token_by_id(token).is_some());
         Ok(())
+    }
+
+    /// Reads which nodes share the store.
+    pub(crate) async fn load_nodes(&self) -> Result<()> {
+        self.nodes.store(self.state.store.nodes().await?.map(Arc::new));
+        Ok(())
+    }
+
+    /// Returns the nodes as they were last read.
+    pub(crate) fn nodes(&self) -> Option<Arc<Vec<NodeStatus>>> {
+        self.nodes.load_full()
     }
 
     /// Records the result of a run, failed or not.

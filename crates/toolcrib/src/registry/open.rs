@@ -103,6 +103,9 @@ impl Registry {
         if let Err(error) = maintenance.load_token_uses().await {
             tracing::warn!(%error, "last uses of tokens cannot be read");
         }
+        if let Err(error) = maintenance.load_nodes().await {
+            tracing::warn!(%error, "the nodes that share the store cannot be read");
+        }
         maintenance.spawn();
         let _shutdown_guard = Arc::new(tasks.shutdown_guard());
         let registry = Registry {

@@ -3,6 +3,8 @@
 //! Reads everything from the store, whatever is cached: all records, the definition and the current manifest of each
 //! source, and the store's own integrity check. It changes nothing, so it may run beside other processes.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 use toolcrib_core::Result;
 use toolcrib_core::inventory::{Damage, Inventory};
@@ -11,7 +13,7 @@ use toolcrib_core::text::sanitize_truncated;
 use super::Registry;
 use crate::maintenance::StoreHealth;
 use crate::state::{HeadCheck, JournalDamage, JournalEntry, NewerRecord, READ_BATCH_SIZE};
-use crate::store::{JournalPosition, StoreState, StoredRecord};
+use crate::store::{JournalPosition, NodeStatus, StoreState, StoredRecord};
 
 /// Result of a verification.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
@@ -58,6 +60,11 @@ impl StoreMaintenance<'_> {
     /// Returns the health of the store, without accessing it.
     pub fn health(&self) -> StoreHealth {
         self.registry.maintenance.store_health()
+    }
+    /// Returns the nodes that share the store, as of the last maintenance run, without accessing it. `None` if the store
+    /// keeps no reports, because a single machine uses it.
+    pub fn nodes(&self) -> Option<Arc<Vec<NodeStatus>>> {
+        self.registry.maintenance.nodes()
     }
     /// Reads everything again, from the first record on. Takes time in proportion to the journal. Fails only if the
     /// store is down; damage is part of the result.
