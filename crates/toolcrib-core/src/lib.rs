@@ -21,6 +21,8 @@ pub mod policy;
 
 pub mod limits;
 
+pub mod node_label;
+
 // Lists of tools and other features, and the state that events make of them.
 pub mod manifest;
 

@@ -50,7 +50,7 @@ pub use call::{Call, CallContext, CallOutput, ClientId, McpCapability, ResultPag
 pub use connectors::{SourceEvents, server_log_path};
 pub use node::{HandleOrigin, NodeId};
 pub use refresh::{Refresh, RefreshOutcome, Requester, RequiredFreshness};
-pub use registry::{Registry, RegistryBuilder, RegistryOptions, Trust, UntrustedFile};
+pub use registry::{Registry, RegistryBuilder, RegistryOptions, Trust, UntrustedFile, default_node_label};
 #[cfg(feature = "builtins")]
 pub use toolcrib_builtins as builtins;
 pub use toolcrib_catalog as catalog;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use toolcrib_core::inventory::Actor;
 use toolcrib_core::manifest::ToolLimits;
+use toolcrib_core::node_label::to_node_label;
 use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::{Code, Error, Result, SourceId};
 
@@ -32,6 +33,9 @@ pub struct RegistryOptions {
     pub logs_directory: Option<PathBuf>,
     /// Source of the wall-clock time; tests use [`Clock::manual`].
     pub clock: Clock,
+    /// Label of this process among the nodes that share the store. Sources with `nodes` in their settings are started by
+    /// the nodes with these labels only.
+    pub node_label: String,
     /// Executable that starts and supervises stdio servers.
     pub guard: GuardExe,
     /// Maximum number of sources that are discovered at once. Discovery mostly waits for other processes, so the number
@@ -102,6 +106,7 @@ impl Default for RegistryOptions {
             head_file: None,
             logs_directory: None,
             clock: Clock::system(),
+            node_label: default_node_label(),
             guard: GuardExe::detect(),
             max_parallel_discoveries: 32,
             tool_limits: ToolLimits::default(),
@@ -114,6 +119,14 @@ impl Default for RegistryOptions {
             span_queue: None,
         }
     }
+}
+
+/// Returns the label of a node that was given none: the name of its machine.
+pub fn default_node_label() -> String {
+    #[cfg(unix)]
+    return to_node_label(&rustix::system::uname().nodename().to_string_lossy());
+    #[cfg(not(unix))]
+    to_node_label(&std::env::var("COMPUTERNAME").unwrap_or_default())
 }
 
 /// Reads the override variables of this process. A variable that is not Unicode is ignored: it can match no source, and

@@ -64,7 +64,7 @@ use token_counts::TokenCounter;
 pub use crate::breaker::{BreakerState, BreakerView};
 pub use crate::maintenance::StoreHealth;
 pub use crate::notice::{DiscoveryStage, FeatureOutcome, RegistryNotice, SourceTransitionNotice};
-pub use crate::options::{RegistryOptions, Trust, UntrustedFile};
+pub use crate::options::{RegistryOptions, Trust, UntrustedFile, default_node_label};
 pub use access_tokens::{AccessTokens, CreatedToken, TokenRequest, TokenView, random_secret, random_token};
 pub use api_requirements::{ApiRequirements, ApiServer, MissingScheme, api_requirements};
 pub use builder::RegistryBuilder;
@@ -187,6 +187,11 @@ impl Registry {
     /// begin with it.
     pub fn node(&self) -> &NodeId {
         &self.state.node
+    }
+
+    /// Returns the label that people gave this process among the nodes that share the store.
+    pub fn node_label(&self) -> &str {
+        &self.options.node_label
     }
 
     /// Returns the sources: reads, declares and switches them.
