@@ -43,6 +43,7 @@ mod secret_mask;
 mod settings;
 mod source;
 mod source_keys;
+mod store;
 pub(crate) mod syntax;
 mod trust;
 mod url_check;
@@ -64,6 +65,7 @@ pub use reader::ReferenceLookup;
 pub use rules::{ConfiguredRule, GroupReference, ParsedRule, REQUEST_BODY, parse_rule, rule_to_json};
 pub use settings::resolve_settings;
 pub use source_keys::Secrets;
+pub use store::ConfiguredStore;
 pub use syntax::yaml_to_json;
 pub use trust::{LocalDocument, TrustedFile, settings_to_trust};
 
@@ -94,6 +96,8 @@ pub struct Config {
     pub identity: Identity,
     /// Address of this server as clients know it, without a slash at its end (key `public_url`).
     pub public_url: Option<String>,
+    /// Location of the store, unless the command line gives one.
+    pub store: Option<ConfiguredStore>,
     /// Limits on the calls of each caller.
     pub limits: CallLimits,
     /// When missing and stale tool lists are fetched.
@@ -194,13 +198,14 @@ pub enum Syntax {
 const SOURCE_MAP_KEYS: [&str; 3] = ["sources", "mcpServers", "servers"];
 /// Top-level keys for settings, which occur only in Toolcrib's own files, like `sources`.
 /// One of them marks a file as Toolcrib's, in which a misspelled key is an error.
-const SETTING_KEYS: [&str; 9] = [
+const SETTING_KEYS: [&str; 10] = [
     "defaults",
     "expose",
     "allow_commands",
     "allow_private_sources",
     "identity",
     "public_url",
+    "store",
     "limits",
     "warm",
     "search",
@@ -289,6 +294,7 @@ impl Config {
                         section.map(|section| identity::read_identity(&mut reader, &section)).unwrap_or_default();
                 }
                 "public_url" => config.public_url = identity::read_public_url(&mut reader, &top),
+                "store" => config.store = store::read_store(&mut reader, &top),
                 "limits" => {
                     let section = reader.as_section(&entry.node, "limits");
                     config.limits =
@@ -388,6 +394,7 @@ impl Config {
         let loopback = if has("identity.loopback") { &self.identity } else { &lower.identity }.loopback;
         let issuers = if has("identity.issuers") { self.identity.issuers } else { lower.identity.issuers };
         let public_url = if has("public_url") { self.public_url } else { lower.public_url };
+        let store = if has("store") { self.store } else { lower.store };
         let warm = if has("warm") { self.warm } else { lower.warm };
         let search_model = if has("search.model") { self.search_model } else { lower.search_model };
         let mut rules: Vec<ConfiguredRule> = self.rules.into_iter().chain(lower.rules).collect();
@@ -413,6 +420,7 @@ impl Config {
             allow_private_sources,
             identity: Identity { loopback, issuers },
             public_url,
+            store,
             limits,
             warm,
             search_model,

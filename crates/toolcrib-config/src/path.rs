@@ -20,7 +20,7 @@ use super::reference::map_file_paths;
 use super::url_check::has_scheme;
 
 /// The home directory, which is absolute.
-const HOME_REFERENCE: &str = "${env:HOME}";
+pub(super) const HOME_REFERENCE: &str = "${env:HOME}";
 /// Separates a base directory from a path that begins with a reference.
 const BASE_SEPARATOR: &str = "/./";
 

@@ -29,6 +29,19 @@ pub fn mask_url(url: &str) -> String {
     SecretMasker::default().mask_url(url)
 }
 
+/// Like [`mask_url`], for a URL whose login may contain characters that should have been escaped: everything before the
+/// last `@` is masked. A text that begins with a reference may be a URL as a whole.
+pub fn mask_login_url(url: &str) -> String {
+    let mut masker = SecretMasker::default();
+    if url.starts_with("${") && url.contains("://") {
+        return masker.mask_value(url);
+    }
+    match url.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once('@')?))) {
+        Some((scheme, (login, rest))) => format!("{scheme}://{}@{}", masker.mask_login(login), masker.mask_url(rest)),
+        None => masker.mask_url(url),
+    }
+}
+
 /// Masks the values of arguments with a secret name, as in `--token x`, `--api-key=x`, `-H "Authorization: x"` and
 /// `-e KEY=x`, and the secrets of URLs. Best effort: a short secret under an ordinary name is not recognised.
 pub fn mask_args(args: &[String]) -> Vec<String> {

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use toolcrib_core::limits::CallLimits;
+use toolcrib_core::node_label::{NODE_LABEL_RULE, is_node_label};
 use toolcrib_core::policy::{Rule, Rules, Verdict};
 use toolcrib_core::source::{
     ArgumentValidation, Lifecycle, OnConflict, ProtocolVersion, ResultText, SourceId, SourceSettings,
@@ -36,8 +37,8 @@ pub(super) const DEFAULTS_KEYS: [&str; 12] = [
     "trust_hints",
 ];
 /// Keys of a source of any kind that are not allowed under `defaults`.
-pub(super) const SOURCE_ONLY_KEYS: [&str; 8] =
-    ["transport", "type", "enabled", "title", "tags", "essential", "tools", "limits"];
+pub(super) const SOURCE_ONLY_KEYS: [&str; 9] =
+    ["transport", "type", "enabled", "title", "tags", "essential", "tools", "limits", "nodes"];
 /// Keys of the section `expose`.
 pub(super) const EXPOSE_KEYS: [&str; 5] = ["mode", "full_below_tokens", "essential", "essential_patterns", "prefix"];
 
@@ -84,6 +85,7 @@ pub(super) fn read(reader: &mut ConfigReader<'_>, id: &SourceId, section: &Secti
         essential: reader.read_resolved_list(&literal, "essential"),
         tools: read_rules(reader, id, &literal),
         limits: read_source_limits(reader, &literal),
+        nodes: read_nodes(reader, &literal),
         references,
         ..read_single(reader, &literal)
     }
@@ -110,8 +112,10 @@ pub fn resolve_settings(
     let (enabled, title) = (resolved.enabled.or(settings.enabled), resolved.title.clone().or(settings.title.clone()));
     let protocol = resolved.protocol.or(settings.protocol);
     let shared = resolved.with_defaults(settings);
-    let SourceSettings { tags, essential, tools, limits, references, .. } = settings.clone();
-    (SourceSettings { enabled, title, protocol, tags, essential, tools, limits, references, ..shared }, reader.errors)
+    let SourceSettings { tags, essential, tools, limits, nodes, references, .. } = settings.clone();
+    let resolved =
+        SourceSettings { enabled, title, protocol, tags, essential, tools, limits, nodes, references, ..shared };
+    (resolved, reader.errors)
 }
 
 /// Reads the settings that are single values.
@@ -155,6 +159,20 @@ pub(super) fn read_expose(reader: &mut ConfigReader<'_>, section: &Section<'_>) 
         },
         prefix: reader.read_bool(section, "prefix").unwrap_or(default.prefix),
     }
+}
+
+/// Reads `nodes`: labels of the nodes that may start the source.
+fn read_nodes(reader: &mut ConfigReader<'_>, section: &Section<'_>) -> Vec<String> {
+    let Some(node) = section.get("nodes") else { return Vec::new() };
+    let path = join_key(&section.path, "nodes");
+    if matches!(&node.value, NodeValue::List(items) if items.is_empty()) {
+        reader.error(node.line, &path, "is empty, so that no node could start the source; leave it out for every node");
+    }
+    let labels = remove_duplicates(reader.read_resolved_list(section, "nodes"));
+    for label in labels.iter().filter(|label| !is_node_label(label)) {
+        reader.error(node.line, &path, format!("`{label}` is no label of a node; {NODE_LABEL_RULE}"));
+    }
+    labels
 }
 
 /// Reads `limits` of a source.

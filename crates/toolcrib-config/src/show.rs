@@ -22,7 +22,7 @@ pub use super::secret_mask::{
 use super::rules::rules_to_sections;
 use super::size::format_size;
 use super::source_keys::{Secrets, source_to_keys};
-use super::{Config, ConfigDiagnostic, ConfiguredSource};
+use super::{Config, ConfigDiagnostic, ConfiguredSource, ConfiguredStore};
 
 /// Renders the whole configuration, sources sorted by id.
 pub fn show_config(config: &Config) -> Value {
@@ -40,6 +40,7 @@ pub fn show_config(config: &Config) -> Value {
         "allow_private_sources": with_origin(config, "allow_private_sources", json!(config.allow_private_sources)),
         "identity": show_identity(config),
         "public_url": with_origin(config, "public_url", json!(config.public_url)),
+        "store": with_origin(config, "store", json!(config.store.as_ref().map(ConfiguredStore::masked))),
         "limits": with_origins(
             config,
             "limits",

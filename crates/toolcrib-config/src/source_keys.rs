@@ -103,6 +103,7 @@ fn insert_settings(keys: &mut Map<String, Value>, settings: &SourceSettings) {
     insert_if(keys, "tags", !settings.tags.is_empty(), json!(settings.tags));
     insert_if(keys, "essential", !settings.essential.is_empty(), json!(settings.essential));
     insert_if(keys, "tools", !settings.tools.is_empty(), rules_to_value(&settings.tools));
+    insert_if(keys, "nodes", !settings.nodes.is_empty(), json!(settings.nodes));
     insert_if(keys, "limits", !settings.limits.is_empty(), json!(settings.limits));
 }
 

@@ -324,6 +324,28 @@ fn paths_of_file_references_are_relative_to_the_configuration() {
 }
 
 #[test]
+fn nodes_are_labels_without_duplicates() {
+    let config = parse_toolcrib("sources: { gpu: { command: x, nodes: [b.example, a_1, b.example] } }").unwrap();
+    let settings = &config.valid_sources().next().unwrap().settings;
+    assert_eq!(settings.nodes, strings(&["b.example", "a_1"]));
+    assert!(settings.is_allowed_on("a_1") && !settings.is_allowed_on("c"));
+    assert!(SourceSettings::default().is_allowed_on("c"));
+}
+
+#[test]
+fn the_store_of_the_upper_file_wins_and_is_shown_without_its_password() {
+    let read = |text: &str| parse_toolcrib(text).unwrap();
+    let upper = read("sources: {}\nstore: \"postgres://me:hunter2@db/x\"");
+    let lower = read("store: data");
+    let merged = read("{}").merge_over(lower.clone());
+    assert_eq!(crate::show::show_config(&merged)["store"], json!({ "value": "/p/data", "origin": "toolcrib.yaml:1" }));
+    let merged = upper.merge_over(lower);
+    let shown = crate::show::show_config(&merged);
+    assert_eq!(shown["store"], json!({ "value": "postgres://***@db/x", "origin": "toolcrib.yaml:2" }));
+    assert_eq!(crate::show::show_config(&read("{}"))["store"], json!({ "value": null, "origin": "default" }));
+}
+
+#[test]
 fn warm_is_parsed_and_the_upper_file_wins() {
     let read = |text: &str| parse_toolcrib(text).unwrap();
     assert_eq!(read("sources: {}").warm, WarmPolicy::Demand);

@@ -7,7 +7,7 @@
 //! ```text
 //! title, tags, ttl, timeouts       free to change
 //! roots, methods, allow_refs, …    items may be removed
-//! include, include_tags            items may be removed, but not the last one
+//! include, include_tags, nodes     items may be removed, but not the last one
 //! exclude                          items may be added
 //! enabled, tools                   compared by meaning
 //! command, url, headers, …         must be equal
@@ -26,9 +26,9 @@ use toolcrib_core::policy::{DefaultVerdict, Rules, widens};
 use toolcrib_core::source::{Source, SourceId};
 use toolcrib_core::tool::SEPARATOR;
 
-use super::Config;
 use super::rules::{is_empty_section, rules_to_sections};
 use super::source_keys::{Secrets, rules_to_value, source_to_keys};
+use super::{Config, ConfiguredStore};
 
 /// Keys of a source that may change freely: they run, contact and allow nothing.
 const KEYS_WITHOUT_TRUST: [&str; 9] = [
@@ -45,8 +45,8 @@ const KEYS_WITHOUT_TRUST: [&str; 9] = [
 
 /// Lists that grant something per item: a subset grants less.
 const GRANT_LISTS: [&str; 5] = ["builtin", "roots", "inherit_env", "methods", "allow_refs"];
-/// Lists that select tools: a subset selects less, but an empty list selects everything.
-const SELECTION_LISTS: [&str; 2] = ["include", "include_tags"];
+/// Lists that select tools or nodes: a subset selects less, but an empty list selects everything.
+const SELECTION_LISTS: [&str; 3] = ["include", "include_tags", "nodes"];
 /// The list of exclusions: a superset selects less.
 const EXCLUDE_LIST: &str = "exclude";
 
@@ -131,6 +131,7 @@ impl TrustedFile {
             ("identity", json!(project.identity.loopback.as_str())),
             ("identity.issuers", json!(issuers)),
             ("public_url", json!(project.public_url)),
+            ("store", json!(project.store.as_ref().map(ConfiguredStore::unresolved))),
             ("warm", json!(project.warm.as_str())),
             ("search", json!(project.search_model)),
             ("limits", json!(project.limits)),
@@ -160,6 +161,16 @@ impl TrustedFile {
             sources: sources.collect(),
             narrowings: narrowings.collect(),
         }
+    }
+
+    /// Adds the files of the project that references in `store` name, with their hashes: their content decides which store
+    /// is used.
+    #[must_use]
+    pub fn with_store_files(mut self, files: &BTreeMap<String, Fingerprint>) -> TrustedFile {
+        if !files.is_empty() {
+            self.settings.insert("store.references".to_owned(), Fingerprint::digest(json!(files).to_string()));
+        }
+        self
     }
 
     /// Returns the key paths of `new` that this trust does not cover. Empty if no approval is needed.
@@ -298,7 +309,7 @@ pub fn settings_to_trust(project: &Config) -> Map<String, Value> {
             keys.insert(section.to_owned(), set.into());
         }
     }
-    for key in ["warm", "public_url", "allow_commands", "allow_private_sources"] {
+    for key in ["store", "warm", "public_url", "allow_commands", "allow_private_sources"] {
         if project.origins.contains_key(key) {
             keys.insert(key.to_owned(), config[key]["value"].take());
         }

@@ -3,6 +3,9 @@
 /// Maximum length of a label.
 pub const MAX_NODE_LABEL_LEN: usize = 64;
 
+/// Which texts are labels, for error messages.
+pub const NODE_LABEL_RULE: &str = "a label has 1 to 64 of the characters A-Z, a-z, 0-9, `.`, `_` and `-`";
+
 /// Label of a node without a name of its own.
 const FALLBACK_LABEL: &str = "node";
 

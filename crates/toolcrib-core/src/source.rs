@@ -255,6 +255,9 @@ pub struct SourceSettings {
     /// Limits on calls of all callers together.
     #[serde(skip_serializing_if = "CallLimits::is_empty")]
     pub limits: CallLimits,
+    /// Labels of the nodes that may start the source; empty for every node.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<String>,
     /// Settings that are references to environment variables, such as `${env:TTL}`, by key. The fields of these
     /// settings are unset here: each process fills them in with its own values, so that a stored definition does not
     /// depend on the environment of the process that declared it.
@@ -407,6 +410,11 @@ impl SourceSettings {
             trust_hints: self.trust_hints.or(defaults.trust_hints),
             ..self.clone()
         }
+    }
+
+    /// Whether the node with this label may start the source.
+    pub fn is_allowed_on(&self, node_label: &str) -> bool {
+        self.nodes.is_empty() || self.nodes.iter().any(|node| node == node_label)
     }
 
     /// Time after which the tool list counts as stale.

@@ -213,6 +213,15 @@ fn settings_are_checked() {
         "protocol: 2025-11-26",
         "sources.files.protocol: expected `2024-11-05`, `2025-03-26`, `2025-06-18`, `2025-11-25` or `2026-07-28`, found `2025-11-26`; did you mean `2025-11-25`?",
     );
+    setting(
+        "nodes: []",
+        "sources.files.nodes: is empty, so that no node could start the source; leave it out for every node",
+    );
+    setting("nodes: gpu", "sources.files.nodes: expected a list, found text");
+    setting(
+        "nodes: [gpu 1]",
+        "sources.files.nodes: `gpu 1` is no label of a node; a label has 1 to 64 of the characters A-Z, a-z, 0-9, `.`, `_` and `-`",
+    );
     setting("on_conflict: drop", "sources.files.on_conflict: expected `exclude` or `keep`, found `drop`");
     check(
         "expose: { mode: ful }",

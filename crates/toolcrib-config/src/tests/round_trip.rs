@@ -119,7 +119,7 @@ fn any_settings() -> impl Strategy<Value = SourceSettings> {
         any_words(),
         rules,
         (lifecycle, results, protocol, validate, limits),
-        title,
+        (title, prop::collection::btree_set("[A-Za-z0-9._-]{1,6}", 0..3)),
     )
         .prop_map(
             |(
@@ -130,7 +130,7 @@ fn any_settings() -> impl Strategy<Value = SourceSettings> {
                 tags,
                 tools,
                 (lifecycle, results, protocol, validate, limits),
-                title,
+                (title, nodes),
             )| {
                 SourceSettings {
                     ttl,
@@ -145,6 +145,7 @@ fn any_settings() -> impl Strategy<Value = SourceSettings> {
                     validate,
                     limits,
                     title,
+                    nodes: nodes.into_iter().collect(),
                     ..SourceSettings::default()
                 }
             },

@@ -10,6 +10,7 @@ sources:
   shop:  { openapi: ./shop.yaml, auth: { bearer: "${env:SHOP}" }, include: ["orders*", "items*"], exclude: ["*delete*"] }
   core:  { builtin: all, roots: [/a, /b] }
   off:   { command: later, enabled: false }
+  gpu:   { command: gpu, nodes: [a, b] }
   mine:  { enabled: false, tools: { "x_*": deny } }
 defaults: { ttl: 5m }
 expose: { mode: search, essential: ["files__*"] }
@@ -64,6 +65,10 @@ fn changes_need_approval_unless_they_only_restrict() {
         ("title: Files", "title: Files, essential: [\"*\"]", "sources.files.essential"),
         ("title: Files", "title: Files, lifecycle: per_client", "sources.files.lifecycle"),
         ("title: Files", "title: Files, on_conflict: keep", "sources.files.on_conflict"),
+        ("nodes: [a, b]", "nodes: [a, b, c]", "sources.gpu.nodes"),
+        ("nodes: [a, b]", "nodes: [c]", "sources.gpu.nodes"),
+        (", nodes: [a, b]", "", "sources.gpu.nodes"),
+        ("expose:", "store: \"postgres://db/x\"\nexpose:", "store"),
         ("builtin: all,", "builtin: all, allow_private: true,", "sources.core.allow_private"),
         ("builtin: all,", "builtin: all, tools: { bash: allow },", "sources.core.tools"),
         ("[\"orders*\", \"items*\"]", "[\"*\"]", "sources.shop.include"),
@@ -101,6 +106,9 @@ fn changes_need_approval_unless_they_only_restrict() {
         ("ttl: 5m, title", "ttl: 1h, title", ""),
         ("title: Files", "title: All files, tags: [x], call_timeout: 9s", ""),
         ("title: Files", "title: Files, enabled: false", ""),
+        ("title: Files", "title: Files, nodes: [a]", ""),
+        ("nodes: [a, b]", "nodes: [b]", ""),
+        ("nodes: [a, b]", "nodes: [b, a]", ""),
         ("inherit_env: [A, B]", "inherit_env: [B]", ""),
         ("\"delete_*\": deny", "\"delete_*\": hide", ""),
         ("\"create_*\": ask", "\"create_*\": deny, \"*\": ask", ""),
@@ -145,6 +153,35 @@ fn stored_trust_contains_no_values_and_round_trips() {
 fn a_file_without_rules_has_no_state_of_rules() {
     let stored = serde_json::to_value(trusted_file("groups: {}\naccess: []\ndefaults: { ttl: 5m }", &[])).unwrap();
     assert_eq!(stored["settings"].as_object().unwrap().keys().collect::<Vec<_>>(), ["defaults"]);
+}
+
+/// A changed or removed `store` needs approval, and so does a file of the project whose content is part of it.
+#[test]
+fn a_store_is_trusted_as_it_is() {
+    let file = |store: &str| trusted_file(&format!("sources: {{}}\nstore: \"{store}\""), &[]);
+    let trusted = file("postgres://a:${env:PW}@db/x");
+    for (other, expected) in [
+        ("postgres://a:${env:PW}@db/x", ""),
+        ("postgres://a:${env:PW}@other/x", "store"),
+        ("postgres://a:${env:OTHER}@db/x", "store"),
+    ] {
+        assert_eq!(trusted.uncovered_keys(&file(other)).join(" "), expected, "{other}");
+    }
+    assert_eq!(trusted.uncovered_keys(&trusted_file("sources: {}", &[])), ["store"]);
+    let with_content = |content: &str| {
+        let files = [("/p/url".to_owned(), Fingerprint::digest(content))].into();
+        file("${file:url}").with_store_files(&files)
+    };
+    assert_eq!(with_content("a").uncovered_keys(&with_content("a")), [""; 0]);
+    assert_eq!(with_content("a").uncovered_keys(&with_content("b")), ["store.references"]);
+    let config = Config::parse(
+        "store: \"postgres://me:hunter2@db/x\"",
+        "toolcrib.yaml",
+        Path::new("/p"),
+        Syntax::Yaml,
+        ConfigDialect::Toolcrib,
+    );
+    assert_eq!(settings_to_trust(&config.unwrap())["store"], "postgres://***@db/x");
 }
 
 #[test]
