@@ -1,5 +1,7 @@
 //! The contract of [`Store`]. Each property is one function, run against every implementation.
 
+mod administration;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,13 +12,19 @@ use toolcrib::core::fingerprint::Fingerprint;
 use toolcrib::core::inventory::{Actor, Event};
 use toolcrib::core::manifest::{Manifest, PackedManifest, ToolLimits};
 use toolcrib::core::source::{SourceKind, SourceSettings, StdioSource};
-use toolcrib::core::{Code, Source, SourceId, Timestamp};
+use toolcrib::core::{Code, Error, Source, SourceId, Timestamp};
 use toolcrib::store::{
     self, CacheCount, CallCount, Commit, CommitOutcome, DiscoveryCheck, ErrorSummary, Lease, Login, LoginKind,
     MAX_CHECKS_PER_SOURCE, Measurement, MemoryStore, PostgresStore, SourceStatus, SqliteStore, Store, StoredRecord,
     TokenUse,
 };
 use toolcrib_testkit::programs;
+
+use administration::{
+    a_copy_goes_on_where_it_was_interrupted, a_store_with_content_is_no_target,
+    an_empty_store_takes_over_records_and_key, an_unfinished_copy_is_not_used, pruning_removes_what_is_not_selected,
+    the_last_snapshot_is_read_back,
+};
 
 /// Generates a test of each property for each store.
 macro_rules! contract {
@@ -64,6 +72,12 @@ contract![
     the_change_counter_changes_with_every_write,
     concurrent_writers_lose_nothing,
     two_handles_see_each_others_writes,
+    the_last_snapshot_is_read_back,
+    an_empty_store_takes_over_records_and_key,
+    a_copy_goes_on_where_it_was_interrupted,
+    a_store_with_content_is_no_target,
+    an_unfinished_copy_is_not_used,
+    pruning_removes_what_is_not_selected,
 ];
 
 /// A store to test; every handle on it sees the same content.
@@ -93,6 +107,25 @@ impl TestStore {
             TestStore::Sqlite(directory) => Arc::new(SqliteStore::open(directory.path()).await.unwrap()),
             TestStore::Memory(store) => Arc::clone(store) as Arc<dyn Store>,
             TestStore::Postgres(url) => Arc::new(PostgresStore::open(url).await.unwrap()),
+        }
+    }
+
+    async fn open_copy_target(&self) -> Arc<dyn Store> {
+        match self {
+            TestStore::Sqlite(directory) => {
+                Arc::new(SqliteStore::open_copy_target(directory.path().join("toolcrib.db")).await.unwrap())
+            }
+            TestStore::Memory(store) => Arc::clone(store) as Arc<dyn Store>,
+            TestStore::Postgres(url) => Arc::new(PostgresStore::open_copy_target(url).await.unwrap()),
+        }
+    }
+
+    /// Returns the error for opening the store, if its kind can refuse that.
+    async fn open_error(&self) -> Option<Error> {
+        match self {
+            TestStore::Sqlite(directory) => Some(SqliteStore::open(directory.path()).await.unwrap_err()),
+            TestStore::Memory(_) => None,
+            TestStore::Postgres(url) => Some(PostgresStore::open(url).await.unwrap_err()),
         }
     }
 }
@@ -407,15 +440,6 @@ async fn manifests_are_read_back_unchanged(test_store: TestStore) {
 
 async fn definitions_are_read_back_unchanged(test_store: TestStore) {
     let store = test_store.open().await;
-    let definition = |command: &str| Source {
-        id: id("files"),
-        kind: SourceKind::Stdio(StdioSource {
-            command: command.into(),
-            args: vec!["-y \u{0} 日本".into()],
-            ..StdioSource::default()
-        }),
-        settings: SourceSettings { title: Some("Files".into()), ..SourceSettings::default() },
-    };
     let names = [Fingerprint::digest("1"), Fingerprint::digest("2"), Fingerprint::digest("3")];
     store.put_definition(names[0], &definition("npx")).await.unwrap();
     store.put_definition(names[1], &definition("uvx")).await.unwrap();
@@ -647,6 +671,16 @@ fn failure(message: &str) -> ErrorSummary {
 fn manifest(source: &str, offered: &[&str]) -> PackedManifest {
     let offered: Vec<Box<RawValue>> = offered.iter().map(|tool| serde_json::from_str(tool).unwrap()).collect();
     PackedManifest::new(&Manifest::new(&id(source), &offered, vec![], &ToolLimits::default())).unwrap()
+}
+
+fn definition(command: &str) -> Source {
+    let kind = SourceKind::Stdio(StdioSource {
+        command: command.into(),
+        args: vec!["-y \u{0} 日本".into()],
+        ..StdioSource::default()
+    });
+    let settings = SourceSettings { title: Some("Files".into()), ..SourceSettings::default() };
+    Source { id: id("files"), kind, settings }
 }
 
 /// Everything that is stored of manifests.

@@ -14,7 +14,7 @@ use toolcrib::core::manifest::PackedManifest;
 use toolcrib::core::{Error, Result, Timestamp};
 use toolcrib::store::{
     CacheCount, CallCount, Commit, CommitOutcome, DiscoveryCheck, Lease, Login, MemoryStore, SourceStatus, Store,
-    StoredRecord, TokenUse,
+    StoreAdministration, StoredRecord, StoredSnapshot, TokenUse,
 };
 use toolcrib::testkit::{ScriptedSource, config_with_sources};
 use toolcrib::{Code, Refresh, RegistryOptions, Source, SourceId};
@@ -124,6 +124,15 @@ impl Store for FaultyStore {
     }
     async fn logins(&self, now: Timestamp) -> Result<Vec<Login>> {
         self.available().await?.logins(now).await
+    }
+    async fn put_snapshot(&self, snapshot: &StoredSnapshot) -> Result<()> {
+        self.available().await?.put_snapshot(snapshot).await
+    }
+    async fn snapshot(&self) -> Result<Option<StoredSnapshot>> {
+        self.available().await?.snapshot().await
+    }
+    fn administration(&self) -> &dyn StoreAdministration {
+        self.store.administration()
     }
     async fn key(&self) -> Result<[u8; 32]> {
         self.available().await?.key().await

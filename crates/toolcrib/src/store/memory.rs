@@ -15,21 +15,28 @@ use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::manifest::PackedManifest;
 use toolcrib_core::{Code, Result, ResultExt, Source, SourceId, Timestamp};
 
+use super::administration::{foreign_copy_error, misplaced_records_error, no_copy_error, occupied_target_error};
 use super::{
     CacheCount, CallCount, Commit, CommitOutcome, DiscoveryCheck, Lease, Login, MAX_CHECKS_PER_SOURCE, Measurement,
-    SourceStatus, Store, StoredRecord, TokenUse, UsageCounts,
+    Measurements, PruneMode, PruneReport, PruneSelection, SchemaStatus, SourceStatus, Store, StoreAdministration,
+    StoredRecord, StoredSnapshot, TokenUse, UsageCounts,
 };
+
+/// Name of the store in messages.
+const NAME: &str = "memory:";
 
 /// A [`Store`] in memory.
 #[derive(Debug)]
 pub struct MemoryStore {
-    /// Fixed for the life of the store, like the key of a file.
-    key: [u8; 32],
     state: Mutex<MemoryState>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct MemoryState {
+    /// Fixed for the life of the store, like the key of a file, unless another store is copied into it.
+    key: [u8; 32],
+    /// Whether another store is being copied into this one.
+    is_copying: bool,
     /// Incremented by every write.
     change_counter: u64,
     /// In order of sequence numbers; positions may have gaps after accepted damage.
@@ -37,6 +44,8 @@ struct MemoryState {
     manifests: BTreeMap<Fingerprint, PackedManifest>,
     features: BTreeMap<Fingerprint, FeatureList>,
     definitions: BTreeMap<Fingerprint, Source>,
+    /// When each manifest, feature list and definition was last stored.
+    stored_at: BTreeMap<Fingerprint, Instant>,
     statuses: BTreeMap<SourceId, SourceStatus>,
     /// Checks of each source, newest first.
     checks: BTreeMap<SourceId, VecDeque<DiscoveryCheck>>,
@@ -46,12 +55,13 @@ struct MemoryState {
     /// Last use of each token, by its id.
     token_uses: BTreeMap<String, Timestamp>,
     logins: BTreeMap<Fingerprint, Login>,
+    snapshot: Option<StoredSnapshot>,
 }
 
 impl MemoryStore {
     /// Creates an empty store with a random key.
     pub fn new() -> MemoryStore {
-        MemoryStore { key: rand::random(), state: Mutex::default() }
+        MemoryStore { state: Mutex::new(MemoryState { key: rand::random(), ..MemoryState::default() }) }
     }
 
     /// Locks the state for a change. Counts as a change even if nothing is changed in the end, which costs a reader one
@@ -84,7 +94,9 @@ impl Store for MemoryStore {
     }
 
     async fn put_manifest(&self, manifest: &PackedManifest) -> Result<()> {
-        self.lock_for_write().manifests.insert(manifest.fingerprint, manifest.clone());
+        let mut state = self.lock_for_write();
+        state.stored_at.insert(manifest.fingerprint, Instant::now());
+        state.manifests.insert(manifest.fingerprint, manifest.clone());
         Ok(())
     }
 
@@ -94,7 +106,9 @@ impl Store for MemoryStore {
     }
 
     async fn put_features(&self, features: &FeatureList) -> Result<()> {
-        self.lock_for_write().features.insert(features.summary.fingerprint, features.clone());
+        let mut state = self.lock_for_write();
+        state.stored_at.insert(features.summary.fingerprint, Instant::now());
+        state.features.insert(features.summary.fingerprint, features.clone());
         Ok(())
     }
 
@@ -108,7 +122,9 @@ impl Store for MemoryStore {
     }
 
     async fn put_definition(&self, name: Fingerprint, definition: &Source) -> Result<()> {
-        self.lock_for_write().definitions.insert(name, definition.clone());
+        let mut state = self.lock_for_write();
+        state.stored_at.insert(name, Instant::now());
+        state.definitions.insert(name, definition.clone());
         Ok(())
     }
 
@@ -221,8 +237,21 @@ impl Store for MemoryStore {
         Ok(self.state.lock().logins.values().filter(|login| login.expires_at > now).cloned().collect())
     }
 
+    async fn put_snapshot(&self, snapshot: &StoredSnapshot) -> Result<()> {
+        self.lock_for_write().snapshot = Some(snapshot.clone());
+        Ok(())
+    }
+
+    async fn snapshot(&self) -> Result<Option<StoredSnapshot>> {
+        Ok(self.state.lock().snapshot.clone())
+    }
+
+    fn administration(&self) -> &dyn StoreAdministration {
+        self
+    }
+
     async fn key(&self) -> Result<[u8; 32]> {
-        Ok(self.key)
+        Ok(self.state.lock().key)
     }
 
     async fn check_integrity(&self, _: usize) -> Result<Vec<String>> {
@@ -236,7 +265,124 @@ impl Store for MemoryStore {
     async fn close(&self) {}
 }
 
+#[async_trait]
+impl StoreAdministration for MemoryStore {
+    async fn begin_copy(&self, key: [u8; 32]) -> Result<()> {
+        let mut state = self.lock_for_write();
+        if state.is_copying && state.key != key {
+            return Err(foreign_copy_error(NAME));
+        }
+        if !state.is_copying && !(state.journal.is_empty() && state.definitions.is_empty()) {
+            return Err(occupied_target_error(NAME));
+        }
+        state.begin_copy(key);
+        Ok(())
+    }
+
+    async fn restore_records(&self, after: u64, records: &[StoredRecord]) -> Result<()> {
+        let mut state = self.lock_for_write();
+        if !state.is_copying {
+            return Err(no_copy_error(NAME));
+        }
+        if state.journal.last().map_or(0, |record| record.seq) != after {
+            return Err(misplaced_records_error(NAME, after));
+        }
+        state.journal.extend_from_slice(records);
+        Ok(())
+    }
+
+    async fn restore_measurements(&self, measurements: &Measurements) -> Result<()> {
+        let mut state = self.lock_for_write();
+        if !state.is_copying {
+            return Err(no_copy_error(NAME));
+        }
+        let Measurements { statuses, checks, call_counts, cache_counts, token_uses, logins } = measurements.clone();
+        state.statuses.extend(statuses);
+        for check in checks {
+            state.checks.entry(check.source.clone()).or_default().push_front(check);
+        }
+        state.counts.add(&call_counts, &cache_counts);
+        state.token_uses.extend(token_uses.into_iter().map(|TokenUse { token, last_used }| (token, last_used)));
+        state.logins.extend(logins.into_iter().map(|login| (login.digest, login)));
+        Ok(())
+    }
+
+    async fn finish_copy(&self) -> Result<()> {
+        self.lock_for_write().is_copying = false;
+        Ok(())
+    }
+
+    async fn checked_sources(&self) -> Result<Vec<SourceId>> {
+        let state = self.state.lock();
+        Ok(state.checks.iter().filter(|(_, checks)| !checks.is_empty()).map(|(source, _)| source.clone()).collect())
+    }
+
+    async fn prune(&self, selection: &PruneSelection, mode: PruneMode) -> Result<PruneReport> {
+        let mut state = self.lock_for_write();
+        match mode {
+            PruneMode::Remove => Ok(state.prune(selection)),
+            PruneMode::Count => Ok(state.clone().prune(selection)),
+        }
+    }
+
+    /// The tables of a store in memory have no versions.
+    async fn schema_status(&self) -> Result<SchemaStatus> {
+        Ok(SchemaStatus { version: 0, is_contract_pending: false })
+    }
+}
+
 impl MemoryState {
+    /// Takes over the key of the source, and removes measurements.
+    fn begin_copy(&mut self, key: [u8; 32]) {
+        *self = MemoryState {
+            key,
+            is_copying: true,
+            change_counter: self.change_counter,
+            journal: std::mem::take(&mut self.journal),
+            manifests: std::mem::take(&mut self.manifests),
+            features: std::mem::take(&mut self.features),
+            definitions: std::mem::take(&mut self.definitions),
+            stored_at: std::mem::take(&mut self.stored_at),
+            leases: std::mem::take(&mut self.leases),
+            ..MemoryState::default()
+        };
+    }
+
+    /// Removes what is not in the selection.
+    fn prune(&mut self, selection: &PruneSelection) -> PruneReport {
+        let mut report = PruneReport::default();
+        for (source, checks) in &mut self.checks {
+            let is_kept =
+                |check: &DiscoveryCheck| check.at >= selection.checks_since && selection.sources.contains(source);
+            report.checks += remove_unless(checks, VecDeque::len, |checks| checks.retain(is_kept));
+        }
+        report.counts += remove_unless(&mut self.counts.calls, BTreeMap::len, |calls| {
+            calls.retain(|tool, _| selection.counted_tools.contains(tool));
+        });
+        report.counts += remove_unless(&mut self.counts.cache_lookups, BTreeMap::len, |lookups| {
+            lookups.retain(|source, _| selection.counted_sources.contains(source));
+        });
+        report.token_uses = remove_unless(&mut self.token_uses, BTreeMap::len, |uses| {
+            uses.retain(|token, _| selection.tokens.contains(token));
+        });
+        report.logins = remove_unless(&mut self.logins, BTreeMap::len, |logins| {
+            logins.retain(|_, login| login.expires_at > selection.now);
+        });
+        let is_recent = |name: &Fingerprint| {
+            self.stored_at.get(name).is_some_and(|stored_at| stored_at.elapsed() < selection.min_age)
+        };
+        report.definitions = remove_unless(&mut self.definitions, BTreeMap::len, |definitions| {
+            definitions.retain(|name, _| selection.definitions.contains(name) || is_recent(name));
+        });
+        report.manifests = remove_unless(&mut self.manifests, BTreeMap::len, |manifests| {
+            manifests.retain(|name, _| selection.lists.contains(name) || is_recent(name));
+        });
+        report.manifests += remove_unless(&mut self.features, BTreeMap::len, |features| {
+            features.retain(|name, _| selection.lists.contains(name) || is_recent(name));
+        });
+        report
+    }
+
     /// See [`Store::commit`].
     fn commit(&mut self, commit: &Commit<'_>, records: Vec<StoredRecord>) -> CommitOutcome {
         // Same order of checks as in the other stores: head, then newer discovery.
@@ -269,4 +415,11 @@ impl MemoryState {
         self.journal.extend(records);
         CommitOutcome::Committed
     }
+}
+
+/// Removes entries from a collection; returns how many.
+fn remove_unless<T>(collection: &mut T, len: impl Fn(&T) -> usize, retain: impl FnOnce(&mut T)) -> u64 {
+    let before = len(collection);
+    retain(collection);
+    (before - len(collection)) as u64
 }

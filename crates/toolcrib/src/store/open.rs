@@ -33,6 +33,24 @@ pub async fn open(location: &str) -> Result<Arc<dyn Store>> {
     }
 }
 
+/// Opens a store in order to copy another one into it, at a location as for [`open`]. Only this opens an unfinished copy.
+pub async fn open_copy_target(location: &str) -> Result<Arc<dyn Store>> {
+    let location = parse_location(location)?;
+    match location {
+        StoreLocation::Memory => Ok(Arc::new(MemoryStore::new())),
+        #[cfg(feature = "postgres")]
+        StoreLocation::Database(url) => Ok(Arc::new(PostgresStore::open_copy_target(url).await?)),
+        #[cfg(not(feature = "postgres"))]
+        StoreLocation::Database(url) => open_database(url).await,
+        #[cfg(feature = "sqlite")]
+        StoreLocation::File(_) | StoreLocation::Directory(_) => {
+            Ok(Arc::new(SqliteStore::open_copy_target(location.path()).await?))
+        }
+        #[cfg(not(feature = "sqlite"))]
+        StoreLocation::File(_) | StoreLocation::Directory(_) => open_file(location.path()).await,
+    }
+}
+
 /// A store and its head file.
 #[derive(Debug)]
 pub struct OpenedStore {

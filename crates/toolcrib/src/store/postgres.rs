@@ -8,6 +8,7 @@
 //! News travel by `NOTIFY` with each commit ([`changes`]). They are only hints, so readers poll as well. Leases end by the
 //! clock of the database ([`lease`]).
 
+mod administration;
 mod changes;
 mod content;
 mod errors;
@@ -17,6 +18,7 @@ mod logins;
 mod measurements;
 mod nodes;
 mod schema;
+mod snapshot;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -32,9 +34,11 @@ use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::manifest::PackedManifest;
 use toolcrib_core::{Code, Error, Result, Source, SourceId, Timestamp};
 
+use super::administration::unfinished_copy_error;
 use super::{
-    CacheCount, CallCount, Commit, CommitOutcome, DiscoveryCheck, Lease, Login, NodeReport, NodeStatus, SourceStatus,
-    Store, StoredRecord, TokenUse,
+    CacheCount, CallCount, Commit, CommitOutcome, DiscoveryCheck, Lease, Login, Measurements, NodeReport, NodeStatus,
+    PruneMode, PruneReport, PruneSelection, SchemaStatus, SourceStatus, Store, StoreAdministration, StoredRecord,
+    StoredSnapshot, TokenUse,
 };
 use changes::ChangeListener;
 use errors::DatabaseName;
@@ -59,6 +63,8 @@ const SERVER_TIMEOUTS: [(&str, &str); 3] =
     [("lock_timeout", "5s"), ("statement_timeout", "10s"), ("idle_in_transaction_session_timeout", "20s")];
 /// Poll interval. Notifications are faster; polling finds what was written while the listening connection was lost.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
+/// Maximum time of a poll, so that a database that does not answer is soon known to be down.
+const POLL_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Runs one function of a submodule on a connection, which returns to the pool if that succeeded.
 macro_rules! with_connection {
@@ -66,7 +72,7 @@ macro_rules! with_connection {
         let store: &PostgresStore = $store;
         let mut connection = store.acquire().await?;
         let outcome = tokio::time::timeout($limit, $work(&mut connection $(, $argument)*)).await;
-        store.finish(connection, outcome)
+        store.finish(connection, $limit, outcome)
     }};
     ($store:expr, $work:path $(, $argument:expr)*) => {
         with_connection!($store, within OPERATION_TIMEOUT, $work $(, $argument)*)
@@ -85,6 +91,8 @@ pub struct PostgresStore {
 enum ExpectedSchema {
     /// A store, or nothing yet.
     Any,
+    /// A store to fill, which may be an unfinished copy, or nothing yet.
+    CopyTarget,
     /// A store that was in use before; anything else is damage.
     Existing,
 }
@@ -106,6 +114,12 @@ impl PostgresStore {
     /// Opens a store that was in use before. Creates nothing: a database without tables is an error.
     pub async fn open_existing(url: &str) -> Result<PostgresStore> {
         PostgresStore::connect(url, ExpectedSchema::Existing).await
+    }
+
+    /// Opens a store in order to copy another one into it; creates the tables if there are none. Only this opens an
+    /// unfinished copy.
+    pub async fn open_copy_target(url: &str) -> Result<PostgresStore> {
+        PostgresStore::connect(url, ExpectedSchema::CopyTarget).await
     }
 
     /// Returns the name of the database, without credentials.
@@ -145,6 +159,7 @@ impl PostgresStore {
     fn finish<T>(
         &self,
         mut connection: PoolConnection<Postgres>,
+        limit: Duration,
         outcome: Result<sqlx::Result<T>, tokio::time::error::Elapsed>,
     ) -> Result<T> {
         match outcome {
@@ -155,7 +170,7 @@ impl PostgresStore {
             }
             Err(_) => {
                 connection.close_on_drop();
-                Err(errors::no_answer_error(&self.database, OPERATION_TIMEOUT))
+                Err(errors::no_answer_error(&self.database, limit))
             }
         }
     }
@@ -196,15 +211,19 @@ fn with_session_settings(options: PgConnectOptions) -> PgConnectOptions {
 async fn prepare(connection: &mut PgConnection, expected: ExpectedSchema, database: &DatabaseName) -> Result<()> {
     let fail = |error| errors::store_error(database, error);
     match schema::read_state(connection).await.map_err(fail)? {
-        schema::SchemaState::Usable => Ok(()),
+        schema::SchemaState::Usable => {}
         schema::SchemaState::New if expected == ExpectedSchema::Existing => {
-            Err(errors::lost_store_error(database, "holds no tables"))
+            return Err(errors::lost_store_error(database, "holds no tables"));
         }
         schema::SchemaState::New | schema::SchemaState::Older(_) => {
-            schema::migrate(connection).await.map_err(fail)?.check(database)
+            schema::migrate(connection).await.map_err(fail)?.check(database)?;
         }
-        unusable => unusable.check(database),
+        unusable @ (schema::SchemaState::Newer(_) | schema::SchemaState::Incomplete) => unusable.check(database)?,
     }
+    if expected != ExpectedSchema::CopyTarget && administration::is_copying(connection).await.map_err(fail)? {
+        return Err(unfinished_copy_error(&database.to_string()));
+    }
+    Ok(())
 }
 
 #[async_trait]
@@ -340,6 +359,18 @@ impl Store for PostgresStore {
         with_connection!(self, nodes::list).map(Some)
     }
 
+    async fn put_snapshot(&self, snapshot: &StoredSnapshot) -> Result<()> {
+        with_connection!(self, snapshot::put, snapshot)
+    }
+
+    async fn snapshot(&self) -> Result<Option<StoredSnapshot>> {
+        with_connection!(self, snapshot::load)
+    }
+
+    fn administration(&self) -> &dyn StoreAdministration {
+        self
+    }
+
     async fn key(&self) -> Result<[u8; 32]> {
         with_connection!(self, schema::read_key)
     }
@@ -349,7 +380,7 @@ impl Store for PostgresStore {
     }
 
     async fn change_counter(&self) -> Result<u64> {
-        with_connection!(self, journal::read_change_counter)
+        with_connection!(self, within POLL_TIMEOUT, journal::read_change_counter)
     }
 
     fn poll_interval(&self) -> Duration {
@@ -365,6 +396,44 @@ impl Store for PostgresStore {
         self.changes.close();
         // A database that does not answer would otherwise delay the end of the process.
         let _ = tokio::time::timeout(ACQUIRE_TIMEOUT, self.pool.close()).await;
+    }
+}
+
+#[async_trait]
+impl StoreAdministration for PostgresStore {
+    async fn begin_copy(&self, key: [u8; 32]) -> Result<()> {
+        with_connection!(self, administration::begin_copy, key)?.check(&self.database.to_string(), 0)
+    }
+
+    async fn restore_records(&self, after: u64, records: &[StoredRecord]) -> Result<()> {
+        let step = with_connection!(self, administration::restore_records, after, records);
+        step?.check(&self.database.to_string(), after)
+    }
+
+    async fn restore_measurements(&self, measurements: &Measurements) -> Result<()> {
+        let limit = LONG_OPERATION_TIMEOUT;
+        let step = with_connection!(self, within limit, administration::restore_measurements, measurements);
+        step?.check(&self.database.to_string(), 0)
+    }
+
+    async fn finish_copy(&self) -> Result<()> {
+        with_connection!(self, administration::finish_copy)
+    }
+
+    async fn checked_sources(&self) -> Result<Vec<SourceId>> {
+        with_connection!(self, administration::checked_sources)
+    }
+
+    async fn prune(&self, selection: &PruneSelection, mode: PruneMode) -> Result<PruneReport> {
+        with_connection!(self, within LONG_OPERATION_TIMEOUT, administration::prune, selection, mode)
+    }
+
+    async fn schema_status(&self) -> Result<SchemaStatus> {
+        with_connection!(self, schema::read_status)
+    }
+
+    async fn migrate_contract(&self) -> Result<bool> {
+        with_connection!(self, within LONG_OPERATION_TIMEOUT, schema::contract)
     }
 }
 

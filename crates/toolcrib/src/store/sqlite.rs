@@ -5,6 +5,7 @@
 //! power failure loses acknowledged records. Every transaction of several statements begins with `BEGIN IMMEDIATE`, so
 //! that what it reads stays true until its commit; a single statement is a transaction by itself.
 
+mod administration;
 mod content;
 mod errors;
 mod file;
@@ -16,6 +17,7 @@ mod process_identity;
 mod rebuild;
 mod schema;
 mod serial_connection;
+mod snapshot;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -30,10 +32,12 @@ use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::manifest::PackedManifest;
 use toolcrib_core::{Result, Source, SourceId, Timestamp};
 
+use super::administration::unfinished_copy_error;
 use super::open::STORE_FILE_NAME;
 use super::{
-    CacheCount, CallCount, Commit, CommitOutcome, DiscoveryCheck, Lease, Login, SourceStatus, Store, StoreState,
-    StoredRecord, TokenUse,
+    CacheCount, CallCount, Commit, CommitOutcome, DiscoveryCheck, Lease, Login, Measurements, PruneMode, PruneReport,
+    PruneSelection, SchemaStatus, SourceStatus, Store, StoreAdministration, StoreState, StoredRecord, StoredSnapshot,
+    TokenUse,
 };
 use file::FileIdentity;
 use serial_connection::SerialConnection;
@@ -63,6 +67,8 @@ const DEFAULT_TIMEOUTS: StoreTimeouts =
 enum ExpectedFile {
     /// A store, or nothing yet.
     Any,
+    /// A store to fill, which may be an unfinished copy, or nothing yet.
+    CopyTarget,
     /// A store that was in use before; anything else is damage.
     Existing,
 }
@@ -104,9 +110,11 @@ impl SqliteStore {
         SqliteStore::connect(path, DEFAULT_TIMEOUTS, ExpectedFile::Existing).await
     }
 
-    /// Fills a new store with the records and the key of another one.
-    pub(super) async fn restore(&self, records: &[StoredRecord], key: Option<[u8; 32]>) -> Result<()> {
-        with_connection!(self.writer, journal::restore, records, key)
+    /// Opens the store in a file in order to copy another one into it; creates it if it is missing. Only this opens an
+    /// unfinished copy.
+    pub async fn open_copy_target(path: impl AsRef<Path>) -> Result<SqliteStore> {
+        let path = file::create_if_missing(path.as_ref())?;
+        SqliteStore::connect(path, DEFAULT_TIMEOUTS, ExpectedFile::CopyTarget).await
     }
 
     /// Returns a description if the file is shorter than its header says.
@@ -143,10 +151,19 @@ impl SqliteStore {
         Ok(store)
     }
 
-    /// Checks the schema version, and migrates if necessary. For a current schema this is one statement; the writing
-    /// connection is opened by the first write. A store of a newer schema or of another program is refused without
+    /// Checks the schema version, and migrates if necessary. For a current schema these are two small statements; the
+    /// writing connection is opened by the first write. A store of a newer schema or of another program is refused without
     /// being changed.
     async fn prepare(&self, expected: ExpectedFile) -> Result<()> {
+        self.prepare_schema(expected).await?;
+        if expected != ExpectedFile::CopyTarget && with_connection!(self.reader, administration::is_copying)? {
+            return Err(unfinished_copy_error(&self.path.display().to_string()));
+        }
+        Ok(())
+    }
+
+    /// Checks the schema version, and migrates if necessary.
+    async fn prepare_schema(&self, expected: ExpectedFile) -> Result<()> {
         let mut guard = self.reader.acquire().await?;
         let state = schema::read_schema_state(&mut guard.connection).await;
         match guard.finish(state)? {
@@ -287,6 +304,18 @@ impl Store for SqliteStore {
         with_connection!(self.reader, logins::list, now)
     }
 
+    async fn put_snapshot(&self, snapshot: &StoredSnapshot) -> Result<()> {
+        with_connection!(self.writer, snapshot::put, snapshot)
+    }
+
+    async fn snapshot(&self) -> Result<Option<StoredSnapshot>> {
+        with_connection!(self.reader, snapshot::load)
+    }
+
+    fn administration(&self) -> &dyn StoreAdministration {
+        self
+    }
+
     async fn key(&self) -> Result<[u8; 32]> {
         with_connection!(self.reader, schema::read_key)
     }
@@ -309,6 +338,41 @@ impl Store for SqliteStore {
     async fn close(&self) {
         self.reader.close().await;
         self.writer.close().await;
+    }
+}
+
+#[async_trait]
+impl StoreAdministration for SqliteStore {
+    async fn begin_copy(&self, key: [u8; 32]) -> Result<()> {
+        let step = with_connection!(self.writer, administration::begin_copy, key);
+        step?.check(&self.path.display().to_string(), 0)
+    }
+
+    async fn restore_records(&self, after: u64, records: &[StoredRecord]) -> Result<()> {
+        let step = with_connection!(self.writer, administration::restore_records, after, records);
+        step?.check(&self.path.display().to_string(), after)
+    }
+
+    async fn restore_measurements(&self, measurements: &Measurements) -> Result<()> {
+        let step = with_connection!(self.writer, administration::restore_measurements, measurements);
+        step?.check(&self.path.display().to_string(), 0)
+    }
+
+    async fn finish_copy(&self) -> Result<()> {
+        with_connection!(self.writer, administration::finish_copy)
+    }
+
+    async fn checked_sources(&self) -> Result<Vec<SourceId>> {
+        with_connection!(self.reader, administration::checked_sources)
+    }
+
+    async fn prune(&self, selection: &PruneSelection, mode: PruneMode) -> Result<PruneReport> {
+        with_connection!(self.writer, administration::prune, selection, mode)
+    }
+
+    /// Opening a store migrates it, completely.
+    async fn schema_status(&self) -> Result<SchemaStatus> {
+        Ok(SchemaStatus { version: schema::SCHEMA_VERSION, is_contract_pending: false })
     }
 }
 

@@ -18,7 +18,7 @@ use toolcrib::refresh::RefreshStatus;
 use toolcrib::registry::HistoryQuery;
 use toolcrib::store::{
     CacheCount, CallCount, Commit, CommitOutcome, DiscoveryCheck, Lease, Login, MemoryStore, SourceStatus, Store,
-    StoreState, StoredRecord, TokenUse,
+    StoreAdministration, StoreState, StoredRecord, StoredSnapshot, TokenUse,
 };
 use toolcrib::testkit::ScriptedSource;
 use toolcrib::{Code, Registry, RegistryOptions, Source, SourceId};
@@ -162,6 +162,15 @@ impl Store for FailingStore {
     }
     async fn logins(&self, now: Timestamp) -> Result<Vec<Login>> {
         self.store.logins(now).await
+    }
+    async fn put_snapshot(&self, snapshot: &StoredSnapshot) -> Result<()> {
+        self.store.put_snapshot(snapshot).await
+    }
+    async fn snapshot(&self) -> Result<Option<StoredSnapshot>> {
+        self.store.snapshot().await
+    }
+    fn administration(&self) -> &dyn StoreAdministration {
+        self.store.administration()
     }
     async fn key(&self) -> Result<[u8; 32]> {
         self.store.key().await

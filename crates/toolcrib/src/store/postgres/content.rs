@@ -102,19 +102,21 @@ fn parse_list<T>(
     Ok(parse(fingerprint.parse()?, row.try_get(1)?, row.try_get(2)?)?)
 }
 
-/// Stores the definition of a source. An unchanged definition is not written again.
+/// Stores the definition of a source. An unchanged definition is written again only to keep `stored_at` recent.
 pub(super) async fn put_definition(
     connection: &mut PgConnection,
     name: Fingerprint,
     definition: &Source,
 ) -> sqlx::Result<()> {
     sqlx::query(
-        "INSERT INTO definitions (name, source, body) VALUES ($1, $2, $3)
-         ON CONFLICT (name) DO UPDATE SET body = excluded.body WHERE definitions.body <> excluded.body",
+        "INSERT INTO definitions (name, source, body, stored_at) VALUES ($1, $2, $3, now())
+         ON CONFLICT (name) DO UPDATE SET body = excluded.body, stored_at = excluded.stored_at
+         WHERE definitions.body <> excluded.body OR definitions.stored_at < now() - make_interval(secs => $4)",
     )
     .bind(name.to_string())
     .bind(definition.id.as_str())
     .bind(to_json(definition)?)
+    .bind(STORED_AT_PRECISION as f64)
     .execute(connection)
     .await
     .map(drop)

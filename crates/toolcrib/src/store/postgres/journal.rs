@@ -113,7 +113,7 @@ pub(super) async fn commit(
 }
 
 /// Inserts records in one statement. The primary key on `seq` is the last guard against two writers.
-async fn insert_records(connection: &mut PgConnection, records: &[StoredRecord]) -> sqlx::Result<()> {
+pub(super) async fn insert_records(connection: &mut PgConnection, records: &[StoredRecord]) -> sqlx::Result<()> {
     if records.is_empty() {
         return Ok(());
     }

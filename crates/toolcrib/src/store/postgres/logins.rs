@@ -17,6 +17,13 @@ pub(super) async fn put(connection: &mut PgConnection, login: &Login, sender: No
         .bind(login.created_at.0)
         .execute(&mut *transaction)
         .await?;
+    insert(&mut transaction, login).await?;
+    sender.send(&mut transaction).await?;
+    transaction.commit().await
+}
+
+/// Stores a session or link; replaces one with the same digest.
+pub(super) async fn insert(connection: &mut PgConnection, login: &Login) -> sqlx::Result<()> {
     sqlx::query(
         "INSERT INTO logins (digest, kind, credential, created_at, expires_at) VALUES ($1, $2, $3, $4, $5)
          ON CONFLICT (digest) DO UPDATE SET kind = excluded.kind, credential = excluded.credential,
@@ -27,10 +34,9 @@ pub(super) async fn put(connection: &mut PgConnection, login: &Login, sender: No
     .bind(&login.credential)
     .bind(login.created_at.0)
     .bind(login.expires_at.0)
-    .execute(&mut *transaction)
-    .await?;
-    sender.send(&mut transaction).await?;
-    transaction.commit().await
+    .execute(connection)
+    .await
+    .map(drop)
 }
 
 /// Removes a session or link; returns whether it was there.

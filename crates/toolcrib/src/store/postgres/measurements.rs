@@ -56,22 +56,9 @@ pub(super) async fn write_measurement(
     };
     let completed = stored.map(|stored| stored.with_lists(status));
     let status = completed.as_ref().unwrap_or(status);
-    sqlx::query(
-        "INSERT INTO statuses (source, started_at, body) VALUES ($1, $2, $3)
-         ON CONFLICT (source) DO UPDATE SET started_at = excluded.started_at, body = excluded.body",
-    )
-    .bind(source.as_str())
-    .bind(status.started_at.0)
-    .bind(to_json(status)?)
-    .execute(&mut *connection)
-    .await?;
+    put_status(connection, source, status).await?;
     let Some(check) = check else { return Ok(()) };
-    sqlx::query("INSERT INTO checks (source, at, body) VALUES ($1, $2, $3)")
-        .bind(check.source.as_str())
-        .bind(check.at.0)
-        .bind(to_json(check)?)
-        .execute(&mut *connection)
-        .await?;
+    insert_check(connection, check).await?;
     // Only the newest checks are kept.
     sqlx::query(
         "DELETE FROM checks WHERE source = $1
@@ -82,6 +69,35 @@ pub(super) async fn write_measurement(
     .execute(connection)
     .await?;
     Ok(())
+}
+
+/// Stores the status of a source.
+pub(super) async fn put_status(
+    connection: &mut PgConnection,
+    source: &SourceId,
+    status: &SourceStatus,
+) -> sqlx::Result<()> {
+    sqlx::query(
+        "INSERT INTO statuses (source, started_at, body) VALUES ($1, $2, $3)
+         ON CONFLICT (source) DO UPDATE SET started_at = excluded.started_at, body = excluded.body",
+    )
+    .bind(source.as_str())
+    .bind(status.started_at.0)
+    .bind(to_json(status)?)
+    .execute(connection)
+    .await
+    .map(drop)
+}
+
+/// Adds a check.
+pub(super) async fn insert_check(connection: &mut PgConnection, check: &DiscoveryCheck) -> sqlx::Result<()> {
+    sqlx::query("INSERT INTO checks (source, at, body) VALUES ($1, $2, $3)")
+        .bind(check.source.as_str())
+        .bind(check.at.0)
+        .bind(to_json(check)?)
+        .execute(connection)
+        .await
+        .map(drop)
 }
 
 /// Returns the status of the discovery that started at this time; `None` if there is another one, or if it is damaged.

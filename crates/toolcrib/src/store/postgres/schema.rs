@@ -18,6 +18,7 @@ use toolcrib_core::Result;
 use toolcrib_core::inventory::compare_versions;
 
 use super::errors::{self, DatabaseName};
+use crate::store::SchemaStatus;
 
 /// One expanding migration from each version to the next. Existing stores depend on them: migrations are added, never
 /// changed.
@@ -36,7 +37,9 @@ const CREATE_TABLES: &str = "
     CREATE TABLE manifests (
         fingerprint text PRIMARY KEY, idx text NOT NULL, body text NOT NULL, stored_at timestamptz NOT NULL DEFAULT now()
     );
-    CREATE TABLE definitions (name text PRIMARY KEY, source text NOT NULL, body text NOT NULL);
+    CREATE TABLE definitions (
+        name text PRIMARY KEY, source text NOT NULL, body text NOT NULL, stored_at timestamptz NOT NULL DEFAULT now()
+    );
     CREATE INDEX definitions_of_source ON definitions (source);
     CREATE TABLE statuses (source text PRIMARY KEY, started_at bigint NOT NULL, body text NOT NULL);
     CREATE TABLE checks (
@@ -57,6 +60,10 @@ const CREATE_TABLES: &str = "
     CREATE TABLE nodes (
         id text PRIMARY KEY, label text NOT NULL, version text NOT NULL, position bigint NOT NULL,
         last_seen timestamptz NOT NULL
+    );
+    CREATE TABLE snapshots (
+        id boolean PRIMARY KEY DEFAULT true CHECK (id), seq bigint NOT NULL, record_checksum text NOT NULL,
+        version text NOT NULL, body text NOT NULL, checksum text NOT NULL
     );
 ";
 
@@ -154,34 +161,46 @@ pub(super) async fn migrate(connection: &mut PgConnection) -> sqlx::Result<Schem
 async fn begin_migration(connection: &mut PgConnection) -> sqlx::Result<sqlx::Transaction<'_, sqlx::Postgres>> {
     let mut transaction = connection.begin().await?;
     sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(MIGRATION_LOCK).execute(&mut *transaction).await?;
-    sqlx::query("SET LOCAL statement_timeout = 0").execute(&mut *transaction).await?;
+    lift_statement_timeout(&mut transaction).await?;
     Ok(transaction)
 }
 
 /// Finishes a migration: nodes of earlier versions can no longer use the store, and record types that they do not know may
-/// be written.
-pub(super) async fn contract(connection: &mut PgConnection) -> sqlx::Result<()> {
+/// be written. Returns false if that was done before.
+pub(super) async fn contract(connection: &mut PgConnection) -> sqlx::Result<bool> {
     let mut transaction = begin_migration(connection).await?;
-    // A newer version may have contracted already; its bounds stay.
-    let contracted = read_contracted(&mut transaction).await?;
-    if compare_versions(&contracted, BUILD_VERSION) == Ordering::Less {
-        write_meta(&mut transaction, CONTRACTED_KEY, BUILD_VERSION.as_bytes()).await?;
+    if !is_contract_pending(&mut transaction).await? {
+        transaction.rollback().await?;
+        return Ok(false);
     }
+    write_meta(&mut transaction, CONTRACTED_KEY, BUILD_VERSION.as_bytes()).await?;
+    // A newer version may have raised it already.
     let compatible_since = read_number(&mut transaction, COMPATIBLE_SINCE_KEY).await?.unwrap_or_default();
     let compatible_since = compatible_since.max(COMPATIBLE_SINCE).to_string();
     write_meta(&mut transaction, COMPATIBLE_SINCE_KEY, compatible_since.as_bytes()).await?;
-    transaction.commit().await
+    transaction.commit().await?;
+    Ok(true)
+}
+
+/// Whether nodes of an earlier version than this one may still use the store.
+async fn is_contract_pending(connection: &mut PgConnection) -> sqlx::Result<bool> {
+    Ok(compare_versions(&read_contracted(connection).await?, BUILD_VERSION) == Ordering::Less)
+}
+
+/// Returns the version of the tables, and whether a migration is to be finished.
+pub(super) async fn read_status(connection: &mut PgConnection) -> sqlx::Result<SchemaStatus> {
+    let version = read_number(connection, SCHEMA_VERSION_KEY).await?.unwrap_or_default();
+    Ok(SchemaStatus { version, is_contract_pending: is_contract_pending(connection).await? })
+}
+
+/// Lets the statements of a transaction take as long as they need.
+pub(super) async fn lift_statement_timeout(transaction: &mut PgConnection) -> sqlx::Result<()> {
+    sqlx::query("SET LOCAL statement_timeout = 0").execute(transaction).await.map(drop)
 }
 
 /// Returns the version of Toolcrib whose record types may be written.
 pub(super) async fn read_contracted(connection: &mut PgConnection) -> sqlx::Result<String> {
     Ok(read_text(connection, CONTRACTED_KEY).await?.unwrap_or_default())
-}
-
-/// Returns the version of the tables, and the version of Toolcrib whose record types may be written.
-pub(super) async fn read_versions(connection: &mut PgConnection) -> sqlx::Result<(i64, String)> {
-    let version = read_number(connection, SCHEMA_VERSION_KEY).await?.unwrap_or_default();
-    Ok((version, read_contracted(connection).await?))
 }
 
 /// Returns the store's secret key.
@@ -194,7 +213,7 @@ pub(super) async fn read_key(connection: &mut PgConnection) -> sqlx::Result<[u8;
 /// the database and its administrator.
 pub(super) async fn check_integrity(connection: &mut PgConnection, limit: usize) -> sqlx::Result<Vec<String>> {
     let mut transaction = connection.begin().await?;
-    sqlx::query("SET LOCAL statement_timeout = 0").execute(&mut *transaction).await?;
+    lift_statement_timeout(&mut transaction).await?;
     let (head, last): (i64, i64) =
         sqlx::query_as("SELECT (SELECT seq FROM head), (SELECT coalesce(max(seq), 0) FROM journal)")
             .fetch_one(&mut *transaction)

@@ -142,18 +142,20 @@ fn parse_list<T>(
     Ok(parse(fingerprint.parse()?, row.try_get(1)?, row.try_get(2)?)?)
 }
 
-/// Stores the definition of a source. An unchanged definition is not written again.
+/// Stores the definition of a source. An unchanged definition is written again only to keep `stored_at` recent.
 pub(super) async fn put_definition(
     connection: &mut SqliteConnection,
     name: Fingerprint,
     definition: &Source,
 ) -> sqlx::Result<()> {
     sqlx::query(
-        "INSERT INTO definitions (name, body) VALUES (?, ?)
-         ON CONFLICT (name) DO UPDATE SET body = excluded.body WHERE body <> excluded.body",
+        "INSERT INTO definitions (name, body, stored_at) VALUES (?, ?, unixepoch())
+         ON CONFLICT (name) DO UPDATE SET body = excluded.body, stored_at = excluded.stored_at
+         WHERE body <> excluded.body OR stored_at < excluded.stored_at - ?",
     )
     .bind(name.to_string())
     .bind(to_json(definition)?)
+    .bind(STORED_AT_PRECISION)
     .execute(connection)
     .await
     .map(drop)

@@ -10,8 +10,7 @@ use toolcrib_core::inventory::Actor;
 use toolcrib_core::{SourceId, Timestamp};
 
 use super::errors::is_partial_damage;
-use super::lease;
-use crate::store::rows::to_json;
+use super::{lease, measurements};
 use crate::store::{Commit, CommitOutcome, MAX_CHECKS_PER_SOURCE, Measurement, SourceStatus, StoredRecord};
 
 /// Number of records read in one statement. Each batch is one JSON text in memory; one with damage is read again row by
@@ -153,8 +152,8 @@ pub(super) async fn commit(connection: &mut SqliteConnection, commit: &Commit<'_
     Ok(CommitOutcome::Committed)
 }
 
-/// Inserts a record. The primary key on `seq` is the last guard against two writers.
-async fn insert_record(connection: &mut SqliteConnection, record: &StoredRecord) -> sqlx::Result<()> {
+/// Inserts a record as it is. The primary key on `seq` is the last guard against two writers.
+pub(super) async fn insert_record(connection: &mut SqliteConnection, record: &StoredRecord) -> sqlx::Result<()> {
     sqlx::query("INSERT INTO journal (seq, at, actor, body, critical, since, checksum) VALUES (?, ?, ?, ?, ?, ?, ?)")
         .bind(i64::try_from(record.seq).unwrap_or(i64::MAX))
         .bind(record.at.0)
@@ -186,27 +185,6 @@ pub(super) async fn add_checksums(connection: &mut SqliteConnection) -> sqlx::Re
     }
 }
 
-/// Inserts salvaged records, and replaces the key of the new store. Records are inserted as they are, whether or not
-/// this version understands them.
-pub(super) async fn restore(
-    connection: &mut SqliteConnection,
-    records: &[StoredRecord],
-    key: Option<[u8; 32]>,
-) -> sqlx::Result<()> {
-    let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
-    for record in records {
-        insert_record(&mut transaction, record).await?;
-    }
-    // With the old key, the keyed hashes in the journal stay valid.
-    if let Some(key) = key {
-        sqlx::query("UPDATE meta SET value = ? WHERE key = 'key'")
-            .bind(key.to_vec())
-            .execute(&mut *transaction)
-            .await?;
-    }
-    transaction.commit().await
-}
-
 /// Returns the start of the newest discovery of a source that has ended.
 async fn last_started_at(connection: &mut SqliteConnection, source: &SourceId) -> sqlx::Result<Option<Timestamp>> {
     let started_at: Option<i64> = sqlx::query_scalar("SELECT started_at FROM standings WHERE source = ?")
@@ -231,7 +209,7 @@ async fn stored_status(
 }
 
 /// Writes the status of a source and the check of a discovery, and removes old checks. Runs inside the transaction of
-/// `commit`. `standings` is the table's name since version 1 and cannot change.
+/// `commit`.
 async fn write_measurement(connection: &mut SqliteConnection, measurement: &Measurement<'_>) -> sqlx::Result<()> {
     let Measurement { source, status, check, lease: _ } = measurement;
     let stored = match check {
@@ -240,22 +218,9 @@ async fn write_measurement(connection: &mut SqliteConnection, measurement: &Meas
     };
     let completed = stored.map(|stored| stored.with_lists(status));
     let status = completed.as_ref().unwrap_or(status);
-    sqlx::query(
-        "INSERT INTO standings (source, started_at, body) VALUES (?, ?, ?)
-         ON CONFLICT (source) DO UPDATE SET started_at = excluded.started_at, body = excluded.body",
-    )
-    .bind(source.as_str())
-    .bind(status.started_at.0)
-    .bind(to_json(status)?)
-    .execute(&mut *connection)
-    .await?;
+    measurements::put_status(&mut *connection, source, status).await?;
     let Some(check) = check else { return Ok(()) };
-    sqlx::query("INSERT INTO checks (source, at, body) VALUES (?, ?, ?)")
-        .bind(check.source.as_str())
-        .bind(check.at.0)
-        .bind(to_json(check)?)
-        .execute(&mut *connection)
-        .await?;
+    measurements::insert_check(&mut *connection, check).await?;
     // Only the newest checks are kept.
     sqlx::query(
         "DELETE FROM checks WHERE source = ?1

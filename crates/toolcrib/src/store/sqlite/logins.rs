@@ -11,6 +11,12 @@ use crate::store::rows::{LoginRow, login_from_row};
 pub(super) async fn put(connection: &mut SqliteConnection, login: &Login) -> sqlx::Result<()> {
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
     sqlx::query("DELETE FROM logins WHERE expires_at <= ?").bind(login.created_at.0).execute(&mut *transaction).await?;
+    insert(&mut transaction, login).await?;
+    transaction.commit().await
+}
+
+/// Stores a session or link; replaces one with the same digest.
+pub(super) async fn insert(connection: &mut SqliteConnection, login: &Login) -> sqlx::Result<()> {
     sqlx::query(
         "INSERT OR REPLACE INTO logins (digest, kind, credential, created_at, expires_at) VALUES (?, ?, ?, ?, ?)",
     )
@@ -19,9 +25,9 @@ pub(super) async fn put(connection: &mut SqliteConnection, login: &Login) -> sql
     .bind(&login.credential)
     .bind(login.created_at.0)
     .bind(login.expires_at.0)
-    .execute(&mut *transaction)
-    .await?;
-    transaction.commit().await
+    .execute(connection)
+    .await
+    .map(drop)
 }
 
 /// Removes a session or link; returns whether it was there.

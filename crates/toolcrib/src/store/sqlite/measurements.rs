@@ -33,6 +33,35 @@ pub(super) async fn source_statuses(
     Ok(statuses)
 }
 
+/// Stores the status of a source.
+pub(super) async fn put_status(
+    connection: &mut SqliteConnection,
+    source: &SourceId,
+    status: &SourceStatus,
+) -> sqlx::Result<()> {
+    sqlx::query(
+        "INSERT INTO standings (source, started_at, body) VALUES (?, ?, ?)
+         ON CONFLICT (source) DO UPDATE SET started_at = excluded.started_at, body = excluded.body",
+    )
+    .bind(source.as_str())
+    .bind(status.started_at.0)
+    .bind(to_json(status)?)
+    .execute(connection)
+    .await
+    .map(drop)
+}
+
+/// Adds a check.
+pub(super) async fn insert_check(connection: &mut SqliteConnection, check: &DiscoveryCheck) -> sqlx::Result<()> {
+    sqlx::query("INSERT INTO checks (source, at, body) VALUES (?, ?, ?)")
+        .bind(check.source.as_str())
+        .bind(check.at.0)
+        .bind(to_json(check)?)
+        .execute(connection)
+        .await
+        .map(drop)
+}
+
 /// Returns the checks of a source, newest first.
 pub(super) async fn checks(connection: &mut SqliteConnection, source: &SourceId) -> sqlx::Result<Vec<DiscoveryCheck>> {
     let rows: Vec<String> = sqlx::query_scalar("SELECT body FROM checks WHERE source = ? ORDER BY id DESC")

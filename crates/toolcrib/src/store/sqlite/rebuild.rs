@@ -10,7 +10,7 @@ use toolcrib_core::{Code, Error, Result, Timestamp};
 
 use super::SqliteStore;
 use crate::store::open::store_file;
-use crate::store::{Salvage, Store};
+use crate::store::{Salvage, Store, StoreAdministration};
 
 /// Creates a new store from what was salvaged and puts it in the place of the old one, which must be closed. Returns
 /// the new name of the old file, if there was one. Returns `None` for a store in memory, too.
@@ -39,7 +39,13 @@ pub async fn rebuild_store(location: &str, salvage: &Salvage, now: Timestamp) ->
 /// Fills a new store. Records keep their checksums, damaged ones included, so the new journal reports the same faults
 /// until they are accepted.
 async fn fill_store(store: &SqliteStore, salvage: &Salvage) -> Result<()> {
-    store.restore(&salvage.records, salvage.key).await?;
+    // With the old key, the keyed hashes in the journal stay valid.
+    let key = match salvage.key {
+        Some(key) => key,
+        None => store.key().await?,
+    };
+    store.begin_copy(key).await?;
+    store.restore_records(0, &salvage.records).await?;
     for (name, definition) in &salvage.definitions {
         store.put_definition(*name, definition).await?;
     }
@@ -49,7 +55,7 @@ async fn fill_store(store: &SqliteStore, salvage: &Salvage) -> Result<()> {
     for features in &salvage.features {
         store.put_features(features).await?;
     }
-    Ok(())
+    store.finish_copy().await
 }
 
 /// Renames a file; returns whether it existed.

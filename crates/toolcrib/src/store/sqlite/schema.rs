@@ -67,14 +67,19 @@ const ADD_TOKEN_USES: &str = "
     PRAGMA user_version = 5;
 ";
 
-/// Version 6: console sessions and login links; and when a manifest was last stored, in seconds since 1970, so that one
-/// that a running discovery has just stored is not taken for a leftover.
+/// Version 6: console sessions and login links; when a manifest or definition was last stored, in seconds since 1970, so
+/// that one whose record is yet to be written is not taken for a leftover; and a snapshot of the inventory.
 const ADD_LOGINS: &str = "
     CREATE TABLE logins (
         digest TEXT PRIMARY KEY, kind TEXT NOT NULL, credential TEXT NOT NULL, created_at INTEGER NOT NULL,
         expires_at INTEGER NOT NULL
     ) STRICT;
     ALTER TABLE manifests ADD COLUMN stored_at INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE definitions ADD COLUMN stored_at INTEGER NOT NULL DEFAULT 0;
+    CREATE TABLE snapshots (
+        id INTEGER PRIMARY KEY CHECK (id = 1), seq INTEGER NOT NULL, record_checksum TEXT NOT NULL,
+        version TEXT NOT NULL, body TEXT NOT NULL, checksum TEXT NOT NULL
+    ) STRICT;
     PRAGMA user_version = 6;
 ";
 

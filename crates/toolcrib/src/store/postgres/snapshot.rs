@@ -1,0 +1,37 @@
+//! The snapshot of the inventory: one row.
+
+use sqlx::PgConnection;
+
+use super::to_bigint;
+use crate::store::{JournalPosition, StoredSnapshot};
+
+/// Replaces the snapshot, unless another node has stored a later one.
+pub(super) async fn put(connection: &mut PgConnection, snapshot: &StoredSnapshot) -> sqlx::Result<()> {
+    sqlx::query(
+        "INSERT INTO snapshots AS stored (seq, record_checksum, version, body, checksum) VALUES ($1, $2, $3, $4, $5)
+         ON CONFLICT (id) DO UPDATE SET seq = excluded.seq, record_checksum = excluded.record_checksum,
+             version = excluded.version, body = excluded.body, checksum = excluded.checksum
+         WHERE stored.seq <= excluded.seq",
+    )
+    .bind(to_bigint(snapshot.position.seq))
+    .bind(&snapshot.position.checksum)
+    .bind(&snapshot.version)
+    .bind(&snapshot.body)
+    .bind(&snapshot.checksum)
+    .execute(connection)
+    .await
+    .map(drop)
+}
+
+/// Returns the snapshot.
+pub(super) async fn load(connection: &mut PgConnection) -> sqlx::Result<Option<StoredSnapshot>> {
+    type SnapshotRow = (i64, String, String, String, String);
+    let row: Option<SnapshotRow> =
+        sqlx::query_as("SELECT seq, record_checksum, version, body, checksum FROM snapshots")
+            .fetch_optional(connection)
+            .await?;
+    Ok(row.map(|(seq, record_checksum, version, body, checksum)| {
+        let position = JournalPosition { seq: seq.unsigned_abs(), checksum: record_checksum };
+        StoredSnapshot { position, version, body, checksum }
+    }))
+}

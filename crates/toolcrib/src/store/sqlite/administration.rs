@@ -1,0 +1,187 @@
+//! Filling an empty store, and removing rows that are not needed any more.
+
+use std::collections::BTreeSet;
+
+use sqlx::{Connection, SqliteConnection};
+use toolcrib_core::SourceId;
+use toolcrib_core::fingerprint::Fingerprint;
+
+use super::journal::insert_record;
+use super::{logins, measurements, schema};
+use crate::store::administration::{COPYING_KEY, CopyStep};
+use crate::store::rows::{skip_damaged, to_json};
+use crate::store::{Measurements, PruneMode, PruneReport, PruneSelection, StoredRecord};
+
+/// Whether the store is an unfinished copy.
+pub(super) async fn is_copying(connection: &mut SqliteConnection) -> sqlx::Result<bool> {
+    sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM meta WHERE key = ?)").bind(COPYING_KEY).fetch_one(connection).await
+}
+
+/// Marks an empty store and takes over the key; prepares a marked one for another attempt.
+pub(super) async fn begin_copy(connection: &mut SqliteConnection, key: [u8; 32]) -> sqlx::Result<CopyStep> {
+    let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
+    let refusal = if is_copying(&mut transaction).await? {
+        let known_key = schema::read_key(&mut transaction).await?;
+        (known_key != key).then_some(CopyStep::OtherKey)
+    } else {
+        has_content(&mut transaction).await?.then_some(CopyStep::Occupied)
+    };
+    if let Some(refusal) = refusal {
+        transaction.rollback().await?;
+        return Ok(refusal);
+    }
+    for statement in [
+        "DELETE FROM standings",
+        "DELETE FROM checks",
+        "DELETE FROM call_counts",
+        "DELETE FROM need_counts",
+        "DELETE FROM token_uses",
+        "DELETE FROM logins",
+        "DELETE FROM snapshots",
+    ] {
+        sqlx::query(statement).execute(&mut *transaction).await?;
+    }
+    sqlx::query("INSERT OR REPLACE INTO meta (key, value) VALUES ('key', ?), (?, x'')")
+        .bind(key.to_vec())
+        .bind(COPYING_KEY)
+        .execute(&mut *transaction)
+        .await?;
+    transaction.commit().await?;
+    Ok(CopyStep::Done)
+}
+
+/// Whether the store has records or definitions. Manifests are the same in every store.
+async fn has_content(connection: &mut SqliteConnection) -> sqlx::Result<bool> {
+    sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM journal) OR EXISTS (SELECT 1 FROM definitions)")
+        .fetch_one(connection)
+        .await
+}
+
+/// Appends records as they are, whether or not this version understands them.
+pub(super) async fn restore_records(
+    connection: &mut SqliteConnection,
+    after: u64,
+    records: &[StoredRecord],
+) -> sqlx::Result<CopyStep> {
+    let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
+    if !is_copying(&mut transaction).await? {
+        transaction.rollback().await?;
+        return Ok(CopyStep::NotMarked);
+    }
+    let head: i64 =
+        sqlx::query_scalar("SELECT coalesce(max(seq), 0) FROM journal").fetch_one(&mut *transaction).await?;
+    if head.unsigned_abs() != after {
+        transaction.rollback().await?;
+        return Ok(CopyStep::OtherHead);
+    }
+    for record in records {
+        insert_record(&mut transaction, record).await?;
+    }
+    transaction.commit().await?;
+    Ok(CopyStep::Done)
+}
+
+/// Adds measurements. Not in one transaction: after an interruption, `begin_copy` removes them.
+pub(super) async fn restore_measurements(
+    connection: &mut SqliteConnection,
+    restored: &Measurements,
+) -> sqlx::Result<CopyStep> {
+    let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
+    if !is_copying(&mut transaction).await? {
+        transaction.rollback().await?;
+        return Ok(CopyStep::NotMarked);
+    }
+    for (source, status) in &restored.statuses {
+        measurements::put_status(&mut transaction, source, status).await?;
+    }
+    for check in &restored.checks {
+        measurements::insert_check(&mut transaction, check).await?;
+    }
+    for login in &restored.logins {
+        logins::insert(&mut transaction, login).await?;
+    }
+    transaction.commit().await?;
+    measurements::add_counts(connection, &restored.call_counts, &restored.cache_counts).await?;
+    measurements::record_token_uses(connection, &restored.token_uses).await?;
+    Ok(CopyStep::Done)
+}
+
+/// Removes the mark.
+pub(super) async fn finish_copy(connection: &mut SqliteConnection) -> sqlx::Result<()> {
+    sqlx::query("DELETE FROM meta WHERE key = ?").bind(COPYING_KEY).execute(connection).await.map(drop)
+}
+
+/// Returns the sources that have checks.
+pub(super) async fn checked_sources(connection: &mut SqliteConnection) -> sqlx::Result<Vec<SourceId>> {
+    let sources: Vec<String> =
+        sqlx::query_scalar("SELECT DISTINCT source FROM checks ORDER BY source").fetch_all(connection).await?;
+    Ok(sources.iter().filter_map(|source| skip_damaged("check", source, SourceId::parse(source))).collect())
+}
+
+/// Removes, or counts, what is not in the selection. Counting removes too, and rolls back.
+pub(super) async fn prune(
+    connection: &mut SqliteConnection,
+    selection: &PruneSelection,
+    mode: PruneMode,
+) -> sqlx::Result<PruneReport> {
+    let tools: Vec<_> = selection.counted_tools.iter().map(|tool| (tool.source.as_str(), tool.name.as_str())).collect();
+    let texts = |fingerprints: &BTreeSet<Fingerprint>| {
+        to_json(&fingerprints.iter().map(ToString::to_string).collect::<Vec<_>>())
+    };
+    let min_age = i64::try_from(selection.min_age.as_secs()).unwrap_or(i64::MAX);
+    let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
+    // Bounds first: the sets may be large, and a row that is old enough needs no lookup.
+    let checks = sqlx::query("DELETE FROM checks WHERE at < ? OR source NOT IN (SELECT value FROM json_each(?))")
+        .bind(selection.checks_since.0)
+        .bind(to_json(&selection.sources)?)
+        .execute(&mut *transaction)
+        .await?;
+    let calls = sqlx::query(
+        "DELETE FROM call_counts
+         WHERE (source, tool) NOT IN (SELECT value ->> 0, value ->> 1 FROM json_each(?))",
+    )
+    .bind(to_json(&tools)?)
+    .execute(&mut *transaction)
+    .await?;
+    let lookups = sqlx::query("DELETE FROM need_counts WHERE source NOT IN (SELECT value FROM json_each(?))")
+        .bind(to_json(&selection.counted_sources)?)
+        .execute(&mut *transaction)
+        .await?;
+    let token_uses = sqlx::query("DELETE FROM token_uses WHERE token NOT IN (SELECT value FROM json_each(?))")
+        .bind(to_json(&selection.tokens)?)
+        .execute(&mut *transaction)
+        .await?;
+    let logins = sqlx::query("DELETE FROM logins WHERE expires_at <= ?")
+        .bind(selection.now.0)
+        .execute(&mut *transaction)
+        .await?;
+    let definitions = sqlx::query(
+        "DELETE FROM definitions
+         WHERE stored_at <= unixepoch() - ? AND name NOT IN (SELECT value FROM json_each(?))",
+    )
+    .bind(min_age)
+    .bind(texts(&selection.definitions)?)
+    .execute(&mut *transaction)
+    .await?;
+    let manifests = sqlx::query(
+        "DELETE FROM manifests
+         WHERE stored_at <= unixepoch() - ? AND fingerprint NOT IN (SELECT value FROM json_each(?))",
+    )
+    .bind(min_age)
+    .bind(texts(&selection.lists)?)
+    .execute(&mut *transaction)
+    .await?;
+    let report = PruneReport {
+        checks: checks.rows_affected(),
+        counts: calls.rows_affected() + lookups.rows_affected(),
+        token_uses: token_uses.rows_affected(),
+        logins: logins.rows_affected(),
+        definitions: definitions.rows_affected(),
+        manifests: manifests.rows_affected(),
+    };
+    match mode {
+        PruneMode::Remove => transaction.commit().await?,
+        PruneMode::Count => transaction.rollback().await?,
+    }
+    Ok(report)
+}
