@@ -20,12 +20,12 @@ use crate::call::Dispatcher;
 use crate::connectors::Connectors;
 use crate::refresh::Refresher;
 use crate::state::State;
-use crate::store::{NodeStatus, SourceStatus, StoreState};
+use crate::store::{NODE_REPORT_INTERVAL, NodeReport, NodeStatus, SourceStatus, StoreState};
 use crate::tasks::Tasks;
 use crate::trace::Trace;
 
-/// Interval of maintenance: following other processes' writes and writing counts. A tick without changes costs one
-/// cheap statement of the store (`Store::change_counter`).
+/// Interval of maintenance: writing counts, and following other processes' writes as often as the store wants to be
+/// polled. A poll without changes costs one cheap statement (`Store::change_counter`).
 const MAINTENANCE_INTERVAL: Duration = Duration::from_millis(500);
 /// If maintenance has not finished for this long, the store hangs.
 const MAINTENANCE_TIMEOUT: Duration = Duration::from_secs(15);
@@ -52,6 +52,18 @@ struct LastMaintenance {
     store: StoreState,
     /// Time at which the store last worked.
     ok_at: Timestamp,
+}
+
+/// What the maintenance task has read and reported so far.
+#[derive(Debug, Default)]
+struct FollowProgress {
+    /// Change counter of the store when everything was last read.
+    last_change: Option<u64>,
+    /// Time of the last poll.
+    polled_at: Option<Instant>,
+    /// Position and time of the last report of this node.
+    reported_position: u64,
+    reported_at: Option<Instant>,
 }
 
 /// Health of the store.
@@ -81,7 +93,7 @@ impl Maintenance {
     pub(crate) fn spawn(self: &Arc<Self>) {
         let maintenance = self.clone();
         self.tasks.spawn_until_shutdown(async move {
-            let mut last_change = None;
+            let mut progress = FollowProgress::default();
             let mut ticks = tokio::time::interval(MAINTENANCE_INTERVAL);
             // After a pause, e.g. of a laptop that slept, one tick is enough.
             ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -89,7 +101,11 @@ impl Maintenance {
                 tokio::select! {
                     _ = ticks.tick() => {
                         maintenance.maintain_connections();
-                        maintenance.run_tick(&mut last_change).await;
+                        maintenance.run_tick(&mut progress).await;
+                    }
+                    () = maintenance.wait_for_news() => {
+                        let followed = maintenance.follow_writes(&mut progress).await;
+                        maintenance.record(&followed);
                     }
                     source = maintenance.connectors.source_events.next_changed_source() => {
                         maintenance.refresher.on_tools_changed(source);
@@ -110,39 +126,94 @@ impl Maintenance {
         }
     }
 
-    /// Removes expired result pages and binaries, writes counts and uses of tokens, and applies what other processes wrote. Never ends the task: a
-    /// failure is logged, reported by readiness checks, and tried again with the next tick.
-    async fn run_tick(&self, last_change: &mut Option<u64>) {
+    /// Waits until the store tells that another process has written, if this process follows others at all.
+    async fn wait_for_news(&self) {
+        if self.dispatcher.options.follow_writes {
+            self.state.store.wait_for_changes().await;
+        } else {
+            std::future::pending().await
+        }
+    }
+
+    /// Removes expired result pages and binaries, writes counts and uses of tokens, and applies what other processes wrote.
+    /// Never ends the task: a failure is logged, reported by readiness checks, and tried again with the next tick.
+    async fn run_tick(&self, progress: &mut FollowProgress) {
         self.dispatcher.result_pages.remove_expired();
         self.dispatcher.held_binaries.remove_expired();
         let monitoring = &self.dispatcher.monitoring;
         let counted = monitoring.usage.flush(&*self.state.store).await;
         let flushed = counted.and(monitoring.token_uses.flush_if_due(&*self.state.store).await);
-        let followed =
-            if self.dispatcher.options.follow_writes { self.follow_writes(last_change).await } else { Ok(()) };
-        if let Err(error) = &followed {
-            tracing::warn!(%error, "records of other processes cannot be read; the current catalogue is still served");
+        let is_down = self.last.lock().store != StoreState::Ok;
+        // While the store is down, each tick finds out whether it works again.
+        let is_due = is_down || progress.polled_at.is_none_or(|at| at.elapsed() >= self.state.store.poll_interval());
+        if self.dispatcher.options.follow_writes && is_due {
+            let followed = self.follow_writes(progress).await;
+            self.record(&flushed.and(followed));
+        } else if flushed.is_err() || !self.dispatcher.options.follow_writes {
+            self.record(&flushed);
+        } else {
+            // Nothing was written, or the store accepted it: the result of the last poll holds.
+            self.last.lock().ran_at = Instant::now();
         }
-        self.record(&flushed.and(followed));
     }
 
-    /// Catches up if the store has changed since `last_change`. `last_change` is updated only after everything was
-    /// read, so a failure is repeated with the next tick.
-    async fn follow_writes(&self, last_change: &mut Option<u64>) -> Result<()> {
+    /// Applies what other processes wrote, and reports this node. A failure is logged.
+    async fn follow_writes(&self, progress: &mut FollowProgress) -> Result<()> {
+        progress.polled_at = Some(Instant::now());
+        let followed = async {
+            self.apply_changes(progress).await?;
+            self.report_node(progress).await
+        };
+        followed.await.inspect_err(|error| {
+            tracing::warn!(%error, "records of other processes cannot be read; the current catalogue is still served");
+        })
+    }
+
+    /// Catches up if the store has changed since the last time. That is noted only after everything was read, so a failure
+    /// is repeated with the next tick.
+    async fn apply_changes(&self, progress: &mut FollowProgress) -> Result<()> {
         let change = self.state.store.change_counter().await?;
         // A lease can end without a write: when its process was killed. So read the statuses on each tick while a lease
         // is held.
         let discovering = self.state.snapshot().statuses.values().any(SourceStatus::is_being_discovered);
-        if *last_change == Some(change) && !discovering {
+        if progress.last_change == Some(change) && !discovering {
             return Ok(());
         }
         // Records of other processes belong to no request here; their log events share a trace of their own.
         let span = tracing::info_span!("follow_writes", trace_id = %Trace::log_only().id());
         self.state.catch_up().instrument(span.clone()).await?;
         self.state.write_pending_rules().instrument(span).await?;
-        *last_change = Some(change);
+        progress.last_change = Some(change);
         self.dispatcher.monitoring.usage.load(&*self.state.store).await?;
         self.load_token_uses().await
+    }
+
+    /// Reports this node to the others when its position has changed, and regularly; reads the reports of all nodes. Does
+    /// nothing if the store keeps no reports.
+    async fn report_node(&self, progress: &mut FollowProgress) -> Result<()> {
+        let position = self.state.snapshot().position.seq;
+        let is_due = progress.reported_at.is_none_or(|at| at.elapsed() >= NODE_REPORT_INTERVAL);
+        if progress.reported_position == position && !is_due {
+            return Ok(());
+        }
+        let report = NodeReport {
+            id: self.state.node.unsigned().to_owned(),
+            label: self.dispatcher.options.node_label.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            position,
+        };
+        self.state.store.report_node(&report).await?;
+        progress.reported_position = position;
+        progress.reported_at = Some(Instant::now());
+        self.load_nodes().await
+    }
+
+    /// Removes the report of this node, which ends.
+    pub(crate) async fn remove_node(&self) -> Result<()> {
+        if !self.dispatcher.options.follow_writes {
+            return Ok(());
+        }
+        self.state.store.remove_node(self.state.node.unsigned()).await
     }
 
     /// Reads when tokens were last used. A store without tokens is not accessed.

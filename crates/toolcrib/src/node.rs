@@ -49,6 +49,11 @@ impl NodeId {
         &self.text
     }
 
+    /// Returns the id without its signature, for people.
+    pub(crate) fn unsigned(&self) -> &str {
+        self.text.get(..UNSIGNED_LEN).unwrap_or(&self.text)
+    }
+
     /// Returns the origin of a handle, by the id with which it begins. Takes any text.
     pub fn classify(&self, handle: &str) -> HandleOrigin {
         match handle.get(..NODE_ID_LEN).zip(handle.get(..UNSIGNED_LEN)) {

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use parking_lot::Mutex;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use toolcrib_core::freshness::Freshness;
 use toolcrib_core::inventory::Actor;
@@ -36,10 +36,10 @@ use crate::state::{Snapshot, State};
 use crate::store::ErrorSummary;
 use crate::tasks::Tasks;
 use crate::trace::Trace;
-use discovery::Discoverer;
+use discovery::{Discoverer, DiscoveryPermits};
 use features::PendingLists;
 
-pub(crate) use discovery::ReplacedList;
+pub(crate) use discovery::RecordCondition;
 
 pub use crate::notice::{RefreshOutcome, RefreshStatus, RefreshTotals};
 pub use due_sources::{BackoffPolicy, ConnectionAfterDiscovery, PendingDiscovery, PendingSource, RequiredFreshness};
@@ -114,11 +114,6 @@ pub struct Refresher {
     pub(crate) discoverer: Discoverer,
     tasks: Tasks,
     in_flight: InFlightDiscoveries,
-    /// Bounds the discoveries that run at once, whichever request started them.
-    permits: Semaphore,
-    /// Bounds the connections of discoveries, with those that are still open for prompts and resources after the tools
-    /// were recorded. Twice the discoveries, so that lists that hang do not soon delay the tools of other sources.
-    connection_permits: Semaphore,
 }
 
 /// Discoveries that are running in this process. Requests for the same source wait for the same run.
@@ -245,9 +240,7 @@ impl Refresher {
         options: Arc<RegistryOptions>,
         tasks: Tasks,
     ) -> Refresher {
-        let max_discoveries = options.max_parallel_discoveries.clamp(1, Semaphore::MAX_PERMITS / 2);
-        let permits = Semaphore::new(max_discoveries);
-        let connection_permits = Semaphore::new(2 * max_discoveries);
+        let permits = DiscoveryPermits::new(options.max_parallel_discoveries);
         let in_flight = InFlightDiscoveries::default();
         let discoverer = Discoverer {
             state: state.clone(),
@@ -255,9 +248,11 @@ impl Refresher {
             monitoring: monitoring.clone(),
             options,
             tokenizer_preload: std::sync::Once::new(),
+            permits,
+            held_leases: Mutex::default(),
             recording: tokio::sync::Mutex::default(),
         };
-        Refresher { state, monitoring, discoverer, tasks, in_flight, permits, connection_permits }
+        Refresher { state, monitoring, discoverer, tasks, in_flight }
     }
 
     /// See [`Registry::refresh`].
@@ -472,6 +467,11 @@ impl Refresher {
         join_all(waits).await;
     }
 
+    /// Releases the leases of discoveries that ended with the registry.
+    pub(crate) async fn release_leases(&self) {
+        self.discoverer.release_held_leases().await;
+    }
+
     /// Returns a receiver for the outcome of the running discovery, or of a new one.
     fn join_or_start(self: Arc<Self>, id: &SourceId, source: Arc<Source>, refresh: Refresh) -> OutcomeReceiver {
         let mut running = self.in_flight.running.lock();
@@ -490,13 +490,7 @@ impl Refresher {
         let span = tracing::Span::current();
         let task = async move {
             // Dropping the discovery when the registry closes ends its connection and child process.
-            let discovery = async {
-                // Until the lists are read as well: a connection may be open for them.
-                let connection_permit = refresher.connection_permits.acquire().await;
-                let _permit = refresher.permits.acquire().await;
-                let (outcome, pending) = refresher.discoverer.discover(&source, &refresh, &before).await;
-                (outcome, pending.map(|pending| (pending, connection_permit)))
-            };
+            let discovery = refresher.discoverer.discover(&source, &refresh, &before);
             let discovered = shutdown.run_until_cancelled(discovery).await;
             let (outcome, pending) = discovered.unzip();
             let pending = pending.flatten();

@@ -114,6 +114,8 @@ static UNRESTRICTED: LazyLock<Principal> =
 
 /// Time that connections get to close; what is still open after that ends with the process.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(15);
+/// Maximum time of the last writes of a registry that closes. A store that is down must not delay the end of the process.
+const FINAL_WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Registry {
     /// Returns the current catalogue with every tool, whatever a principal may see: for administration and metrics.
@@ -172,9 +174,17 @@ impl Registry {
         if tokio::time::timeout(limit, ending).await.is_err() {
             tracing::warn!("some connections were not closed in time; they end with the process");
         }
-        // The failure has been logged; these counts are lost with the process.
-        let _ = self.dispatcher.monitoring.usage.flush(&*self.state.store).await;
-        let _ = self.dispatcher.monitoring.token_uses.flush(&*self.state.store).await;
+        let write_rest = async {
+            // Other processes need not wait for the leases of this one to expire.
+            self.refresher.release_leases().await;
+            // Failures have been logged; these counts are lost with the process.
+            let _ = self.dispatcher.monitoring.usage.flush(&*self.state.store).await;
+            let _ = self.dispatcher.monitoring.token_uses.flush(&*self.state.store).await;
+            let _ = self.maintenance.remove_node().await;
+        };
+        if tokio::time::timeout(FINAL_WRITE_TIMEOUT, write_rest).await.is_err() {
+            tracing::warn!("the store does not answer; the last counts of calls are not written");
+        }
         self.state.store.close().await;
     }
 

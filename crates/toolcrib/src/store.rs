@@ -42,6 +42,7 @@ pub use measurements::{
     TokenUse,
 };
 pub use memory::MemoryStore;
+pub(crate) use nodes::NODE_REPORT_INTERVAL;
 pub use nodes::{NodeReport, NodeStatus};
 pub use open::{OpenedStore, open, open_copy_target, open_with_head};
 #[cfg(feature = "postgres")]

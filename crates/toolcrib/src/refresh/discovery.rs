@@ -4,9 +4,12 @@
 //! an unused row and never a dangling event. The lease is released after the result is recorded, so a waiting process
 //! finds the result and does not contact the source again.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use toolcrib_catalog::{Segment, token_count};
 use toolcrib_core::delta::{Delta, ToolChange, ToolRename};
 use toolcrib_core::features::OfferedFeatures;
@@ -32,13 +35,14 @@ use crate::trace::Trace;
 
 /// Duration of the lease that keeps other processes from discovering the same source. Renewed several times within it,
 /// so that a busy machine does not lose it. The store ends the lease of a process that was killed.
-const LEASE_DURATION: Duration = Duration::from_secs(15);
-/// Interval of lease renewals. A holder can miss four renewals in a row before the lease ends.
-const LEASE_RENEW_INTERVAL: Duration = Duration::from_secs(3);
+const LEASE_DURATION: Duration = Duration::from_secs(10);
+/// Interval of lease renewals. A holder can miss three renewals in a row before the lease ends.
+const LEASE_RENEW_INTERVAL: Duration = Duration::from_millis(2500);
 /// Interval of attempts to acquire a lease that another process holds; doubled after each attempt. While another
 /// process holds the lease, an attempt only reads the store.
 const MIN_LEASE_RETRY_INTERVAL: Duration = Duration::from_millis(50);
-/// Upper bound of that interval.
+/// Upper bound of that interval, which is for a process that does not follow the writes of others. One that does learns
+/// of the end of the other discovery from its record.
 const MAX_LEASE_RETRY_INTERVAL: Duration = Duration::from_millis(500);
 /// Time beyond its timeout that a connector gets to close the connection and report the reason of a failure. Also the
 /// margin for which a process waits for the discovery of another one.
@@ -56,20 +60,50 @@ struct FailedDiscovery {
     previous_status: SourceStatus,
 }
 
-/// Which list of a source a recorded one may replace.
+/// Condition under which a tool list is recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ReplacedList {
-    /// Whichever is current: the new list is complete.
-    Any,
-    /// This one, or none: the new list was made from it.
-    Only(Option<Fingerprint>),
+pub(crate) enum RecordCondition<'a> {
+    /// None: a list that the host made is complete, whichever list is current.
+    Always,
+    /// This holder still has the lease under which it discovered the list.
+    LeaseHeld(&'a str),
+    /// The current list is this one, or none: the new list was made from it.
+    Replacing(Option<Fingerprint>),
 }
 
-impl ReplacedList {
+impl<'a> RecordCondition<'a> {
+    /// Whether the current list may be replaced.
     fn accepts(self, current: Option<Fingerprint>) -> bool {
         match self {
-            ReplacedList::Any => true,
-            ReplacedList::Only(expected) => expected == current,
+            RecordCondition::Always | RecordCondition::LeaseHeld(_) => true,
+            RecordCondition::Replacing(expected) => expected == current,
+        }
+    }
+
+    fn lease(self) -> Option<&'a str> {
+        match self {
+            RecordCondition::LeaseHeld(holder) => Some(holder),
+            RecordCondition::Always | RecordCondition::Replacing(_) => None,
+        }
+    }
+}
+
+/// Bounds on the discoveries of this process, whichever request started them.
+#[derive(Debug)]
+pub(super) struct DiscoveryPermits {
+    /// For the time until the tools are recorded.
+    discoveries: Semaphore,
+    /// For connections, with those that are still open for prompts and resources after the tools were recorded. Twice the
+    /// discoveries, so that lists that hang do not soon delay the tools of other sources.
+    connections: Semaphore,
+}
+
+impl DiscoveryPermits {
+    pub(super) fn new(max_discoveries: usize) -> DiscoveryPermits {
+        let max_discoveries = max_discoveries.clamp(1, Semaphore::MAX_PERMITS / 2);
+        DiscoveryPermits {
+            discoveries: Semaphore::new(max_discoveries),
+            connections: Semaphore::new(2 * max_discoveries),
         }
     }
 }
@@ -82,6 +116,9 @@ pub(crate) struct Discoverer {
     pub(super) monitoring: Arc<Monitoring>,
     pub(super) options: Arc<RegistryOptions>,
     pub(super) tokenizer_preload: std::sync::Once,
+    pub(super) permits: DiscoveryPermits,
+    /// Leases of the discoveries that are running, with their holders.
+    pub(super) held_leases: Mutex<BTreeMap<SourceId, String>>,
     /// Serialises lists and tools that the host records in this process. Each tool is merged with the list before it; with
     /// one at a time, only other processes make it start again.
     pub(crate) recording: tokio::sync::Mutex<()>,
@@ -90,13 +127,13 @@ pub(crate) struct Discoverer {
 impl Discoverer {
     /// Discovers a source and reports the outcome to log, metrics, spans and subscribers. `before` is the status when
     /// the discovery was requested. Never fails: an error is part of the outcome, beside the list that is still served.
-    /// Prompts and resources may be still to be read.
+    /// Prompts and resources may be still to be read, for which the connection and its permit are kept.
     pub(super) async fn discover(
         &self,
         source: &Source,
         refresh: &Refresh,
         before: &SourceStatus,
-    ) -> (RefreshOutcome, Option<PendingLists>) {
+    ) -> (RefreshOutcome, Option<(PendingLists, SemaphorePermit<'_>)>) {
         let started = tokio::time::Instant::now();
         let trace = self.monitoring.start_trace(refresh.requester.trace.as_ref());
         self.state.notify(RegistryNotice::DiscoveryStarted(source.id.clone()));
@@ -137,58 +174,109 @@ impl Discoverer {
         refresh: &Refresh,
         before: &SourceStatus,
         trace: &Trace,
-    ) -> Result<(RefreshOutcome, Option<PendingLists>)> {
+    ) -> Result<(RefreshOutcome, Option<(PendingLists, SemaphorePermit<'_>)>)> {
         self.state.snapshot().ensure_can_contact(&source.id)?;
-        // Unique per discovery: two registries in one process are two holders.
-        let holder = format!("{}-{:016x}", std::process::id(), rand::random::<u64>());
         let mut retry_interval = MIN_LEASE_RETRY_INTERVAL;
         // The other process may be in a first start, which has the longest timeout.
         let deadline = deadline_after(discovery_timeout(source, false).saturating_add(DISCOVERY_GRACE_PERIOD));
-        while let Lease::HeldFor(_) = self.state.store.acquire_lease(&source.id, &holder, LEASE_DURATION).await? {
+        loop {
+            let connection_permit = self.permits.connections.acquire().await.map_err(closed_error)?;
+            let permit = self.permits.discoveries.acquire().await.map_err(closed_error)?;
+            // Another process may have discovered the source between the request and the permit.
+            if let Some(outcome) = self.outcome_of_other_process(&source.id, before, refresh.force) {
+                return Ok((outcome, None));
+            }
+            if let Some(holder) = self.acquire_lease(&source.id).await? {
+                let discovered = self.discover_under_lease(source, refresh, before, &holder, trace).await;
+                self.release_lease(&source.id, &holder).await;
+                if let Some(discovered) = discovered {
+                    let (outcome, pending) = discovered?;
+                    return Ok((outcome, pending.map(|pending| (pending, connection_permit))));
+                }
+            }
+            // Released while waiting, so that the sources that others are not discovering come first: processes that
+            // need the same sources share them in this way.
+            drop((permit, connection_permit));
             if tokio::time::Instant::now() > deadline {
                 let message = "another process has been discovering it for too long; try again";
                 return Err(Error::new(Code::ToolUnavailable, message));
             }
-            // Polled, because a holder that is killed releases nothing and sends no signal.
-            tokio::time::sleep(retry_interval).await;
+            // Polled, because a holder that is killed releases nothing and sends no signal. At random times, so that those
+            // who wait do not ask together.
+            tokio::time::sleep(retry_interval.mul_f64(rand::random_range(0.5..1.0))).await;
             retry_interval = (retry_interval * 2).min(MAX_LEASE_RETRY_INTERVAL);
         }
+    }
+
+    /// Acquires the lease of a source; returns the name under which it is held. `None` if another process has it.
+    async fn acquire_lease(&self, id: &SourceId) -> Result<Option<String>> {
+        // Unique per discovery: two registries in one process are two holders.
+        let holder = format!("{}-{:016x}", std::process::id(), rand::random::<u64>());
+        // Noted first: when the registry closes, this future may be dropped after the store has granted the lease.
+        self.held_leases.lock().insert(id.clone(), holder.clone());
+        let lease = self.state.store.acquire_lease(id, &holder, LEASE_DURATION).await;
+        if !matches!(lease, Ok(Lease::Granted)) {
+            self.held_leases.lock().remove(id);
+        }
+        Ok(matches!(lease?, Lease::Granted).then_some(holder))
+    }
+
+    /// Discovers a source whose lease is held. `None` if the lease was lost: this process was paused or cut off from the
+    /// store, and another one has taken over.
+    async fn discover_under_lease(
+        &self,
+        source: &Source,
+        refresh: &Refresh,
+        before: &SourceStatus,
+        holder: &str,
+        trace: &Trace,
+    ) -> Option<Result<(RefreshOutcome, Option<PendingLists>)>> {
         // Another process may have discovered the source between the request and the lease.
-        self.state.catch_up().await?;
+        if let Err(error) = self.state.catch_up().await {
+            return Some(Err(error));
+        }
         if let Some(outcome) = self.outcome_of_other_process(&source.id, before, refresh.force) {
-            self.release_lease(&source.id, &holder).await;
-            return Ok((outcome, None));
+            return Some(Ok((outcome, None)));
         }
         // A discovery may take longer than its lease, so the lease is renewed while it runs.
-        let renewal = async {
+        let lease_loss = async {
             loop {
                 tokio::time::sleep(LEASE_RENEW_INTERVAL).await;
-                match self.state.store.acquire_lease(&source.id, &holder, LEASE_DURATION).await {
-                    Ok(Lease::Granted) => {}
-                    Ok(Lease::HeldFor(_)) => {
-                        tracing::warn!(server_name = %source.id, "the discovery lease was lost; the source may be contacted twice");
-                    }
+                match self.state.store.renew_lease(&source.id, holder, LEASE_DURATION).await {
+                    Ok(true) => {}
+                    Ok(false) => return,
                     Err(error) => tracing::debug!(%error, "a discovery lease cannot be renewed"),
                 }
             }
         };
-        // `discover_now` ends the race; the renewal never returns.
-        let outcome = tokio::select! {
-            outcome = self.discover_now(source, refresh, trace) => outcome,
-            () = renewal => Err(Error::new(Code::Internal, "the lease renewal ended")),
-        };
-        self.release_lease(&source.id, &holder).await;
-        outcome
+        tokio::select! {
+            discovered = self.discover_now(source, refresh, holder, trace) => Some(discovered),
+            () = lease_loss => {
+                tracing::warn!(server_name = %source.id, "another process has taken over the discovery; waiting for its result");
+                None
+            }
+        }
     }
 
     /// Releases the lease. A failure is only logged: the outcome is recorded by now, and the lease expires by itself.
     async fn release_lease(&self, id: &SourceId, holder: &str) {
+        self.held_leases.lock().remove(id);
         let release = async {
             self.state.store.release_lease(id, holder).await?;
             self.state.catch_up().await
         };
         if let Err(error) = release.await {
             tracing::debug!(%error, "a discovery lease cannot be released");
+        }
+    }
+
+    /// Releases the leases of discoveries that were dropped, so that other processes need not wait for their end.
+    pub(super) async fn release_held_leases(&self) {
+        let held = std::mem::take(&mut *self.held_leases.lock());
+        for (id, holder) in held {
+            if let Err(error) = self.state.store.release_lease(&id, &holder).await {
+                tracing::debug!(%error, "a discovery lease cannot be released");
+            }
         }
     }
 
@@ -218,12 +306,13 @@ impl Discoverer {
         RefreshOutcome { error, inventory_hash, unchanged, ..RefreshOutcome::new(id.clone(), status) }
     }
 
-    /// Contacts the source and records the result. The caller holds the lease. Success, failure and an unchanged
+    /// Contacts the source and records the result, provided that `holder` still has the lease then. Success, failure and an unchanged
     /// document each end in one commit, which holds the check, the status and, for a changed list, the event.
     async fn discover_now(
         &self,
         source: &Source,
         refresh: &Refresh,
+        holder: &str,
         trace: &Trace,
     ) -> Result<(RefreshOutcome, Option<PendingLists>)> {
         // Monotonic for the duration, wall clock for the record.
@@ -297,7 +386,8 @@ impl Discoverer {
                 };
                 let check = check(tool_count);
                 let decide = |writer: &WriterState| writer.inventory.require_source(&source.id).map(|_| Vec::new());
-                self.state.write(&actor, Some(Measurement::from_check(&check, &status)), decide).await?;
+                let measurement = Measurement::from_check(&check, &status).under_lease(holder);
+                self.state.write(&actor, Some(measurement), decide).await?;
                 self.complete_stored_list(&source.id).await?;
                 slot.record_discovery();
                 log_success(source, tool_count, duration_ms, trace);
@@ -331,7 +421,9 @@ impl Discoverer {
                     document_versions: discovered.versions.clone(),
                     ..SourceStatus::default()
                 };
-                let outcome = self.record_tools(source, discovered, ReplacedList::Any, status, check, &actor).await?;
+                let outcome = self
+                    .record_tools(source, discovered, RecordCondition::LeaseHeld(holder), status, check, &actor)
+                    .await?;
                 slot.record_discovery();
                 if !source.kind.is_builtin() {
                     let tool_count = outcome.added.len() + outcome.changed.len() + outcome.unchanged;
@@ -350,7 +442,7 @@ impl Discoverer {
                 };
                 // By the slot that was asked: it knows the values with which the connector connected.
                 let error = slot.redactor().redact_error(error);
-                let failure = self.record_failure(source, attempt, error).await?;
+                let failure = self.record_failure(source, attempt, error, Some(holder)).await?;
                 Ok((RefreshOutcome { contacted: true, ..self.current_outcome(&source.id, Some(failure)) }, None))
             }
         }
@@ -376,12 +468,18 @@ impl Discoverer {
             previous_status: status,
         };
         let message = format!("it was not discovered within {}", format_duration(waited));
-        self.record_failure(source, attempt, Error::new(Code::ToolUnavailable, message)).await.map(drop)
+        self.record_failure(source, attempt, Error::new(Code::ToolUnavailable, message), None).await.map(drop)
     }
 
     /// Records a failed discovery: the last good list stays, and the next attempt waits for the backoff. The error must
-    /// be redacted: it is stored and shown.
-    async fn record_failure(&self, source: &Source, attempt: FailedDiscovery, error: Error) -> Result<ErrorSummary> {
+    /// be redacted: it is stored and shown. `holder` has the lease under which the discovery ran.
+    async fn record_failure(
+        &self,
+        source: &Source,
+        attempt: FailedDiscovery,
+        error: Error,
+        holder: Option<&str>,
+    ) -> Result<ErrorSummary> {
         let FailedDiscovery { began_at, started_at, duration_ms, attempted_fingerprint, previous_status: status } =
             attempt;
         let failure = ErrorSummary::from_error(&error);
@@ -409,7 +507,8 @@ impl Discoverer {
             // `require_source` fails if the source was removed meanwhile: its failure is of no interest then.
             let decide = |writer: &WriterState| writer.inventory.require_source(&source.id).map(|_| Vec::new());
             // A failure appends no record, so no actor is stored.
-            self.state.write(&Actor::system(), Some(Measurement::from_check(&check, &status)), decide).await?;
+            let measurement = Measurement { lease: holder, ..Measurement::from_check(&check, &status) };
+            self.state.write(&Actor::system(), Some(measurement), decide).await?;
         }
         Ok(failure)
     }
@@ -421,12 +520,12 @@ impl Discoverer {
 
     /// Records a discovered tool list: first the manifest, then the event that refers to it. An unchanged list writes
     /// no event, only the check. The delta is computed before the writer lock is taken; if another process recorded a
-    /// list meanwhile, it is computed again inside `decide`, or refused there if `replaced` is another list.
+    /// list meanwhile, it is computed again inside `decide`, or refused there if `condition` says so.
     pub(crate) async fn record_tools(
         &self,
         source: &Source,
         discovered: Discovered,
-        replaced: ReplacedList,
+        condition: RecordCondition<'_>,
         status: SourceStatus,
         check: impl Fn(usize) -> DiscoveryCheck,
         actor: &Actor,
@@ -479,7 +578,7 @@ impl Discoverer {
         };
         let decide = |writer: &WriterState| {
             let before = writer.previous_manifest(&source.id);
-            if !replaced.accepts(before.fingerprint()) {
+            if !condition.accepts(before.fingerprint()) {
                 return Err(outdated());
             }
             let delta = precomputed.delta(&before, &after)?;
@@ -494,7 +593,7 @@ impl Discoverer {
             }
             Ok(events)
         };
-        let measurement = Some(Measurement::from_check(&check, &status));
+        let measurement = Some(Measurement { lease: condition.lease(), ..Measurement::from_check(&check, &status) });
         Ok(match self.state.write(actor, measurement, decide).await? {
             WriteOutcome::Applied(events) => {
                 // Same fingerprint: an older version may have packed the list differently.
@@ -506,9 +605,9 @@ impl Discoverer {
                 let features = features.and_then(|features| features.to_outcome(&events));
                 RefreshOutcome { features, ..outcome }
             }
-            WriteOutcome::Superseded => match replaced {
-                ReplacedList::Any => self.current_outcome(&source.id, None),
-                ReplacedList::Only(_) => return Err(outdated()),
+            WriteOutcome::Superseded => match condition {
+                RecordCondition::Always | RecordCondition::LeaseHeld(_) => self.current_outcome(&source.id, None),
+                RecordCondition::Replacing(_) => return Err(outdated()),
             },
         })
     }
@@ -554,6 +653,11 @@ impl Discoverer {
             ..RefreshOutcome::new(source.id.clone(), status)
         }
     }
+}
+
+/// Error for a permit of a registry that is closed.
+fn closed_error(_: tokio::sync::AcquireError) -> Error {
+    Error::new(Code::ToolUnavailable, "the registry was closed")
 }
 
 /// Returns the discovery timeout of a source. The first start of a stdio server gets more time, because e.g. `npx` may

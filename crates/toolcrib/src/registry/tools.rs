@@ -18,7 +18,7 @@ use toolcrib_core::{Code, Error, Result, ResultExt, Source, SourceId};
 use super::{Registry, Sources, ToolView, Visibility};
 use crate::call::{CallContext, find_readable_tool, find_tool};
 use crate::connector::{Discovered, run_blocking};
-use crate::refresh::{RefreshOutcome, ReplacedList, Requester, RequiredFreshness};
+use crate::refresh::{RecordCondition, RefreshOutcome, Requester, RequiredFreshness};
 use crate::store::{DiscoveryCheck, SourceStatus, SourceTransition};
 
 impl Registry {
@@ -83,10 +83,10 @@ impl Registry {
             let source = sources.require_effective(id)?;
             let status = self.state.snapshot().source_status(id);
             let (fingerprint, known) = self.current_manifest(id).await?;
-            let replaced = ReplacedList::Only(fingerprint);
+            let condition = RecordCondition::Replacing(fingerprint);
             let (name, tool) = (offered.name.clone(), tool.clone());
             let discovered = run_blocking(move || merge_tool(known.as_deref(), &name, tool)).await?;
-            match sources.record_discovered(&source, discovered, replaced, status).await {
+            match sources.record_discovered(&source, discovered, condition, status).await {
                 // Merged with an outdated list: the write refused it.
                 Err(error) if error.code == Code::Conflict => self.state.catch_up().await?,
                 outcome => return outcome,
@@ -119,7 +119,7 @@ impl Sources<'_> {
         let source = self.require_effective(id)?;
         let _recording = self.registry.refresher.discoverer.recording.lock().await;
         let discovered = Discovered { tools, ..Discovered::default() };
-        self.record_discovered(&source, discovered, ReplacedList::Any, SourceStatus::default()).await
+        self.record_discovered(&source, discovered, RecordCondition::Always, SourceStatus::default()).await
     }
 
     /// Returns a source with default settings and overrides applied, or the error for an unknown one.
@@ -133,7 +133,7 @@ impl Sources<'_> {
         &self,
         source: &Source,
         discovered: Discovered,
-        replaced: ReplacedList,
+        condition: RecordCondition<'_>,
         status: SourceStatus,
     ) -> Result<RefreshOutcome> {
         let now = self.registry.state.now();
@@ -162,7 +162,7 @@ impl Sources<'_> {
             transition,
         };
         let actor = self.registry.options.actor.clone().unwrap_or_else(Actor::system);
-        self.registry.refresher.discoverer.record_tools(source, discovered, replaced, status, check, &actor).await
+        self.registry.refresher.discoverer.record_tools(source, discovered, condition, status, check, &actor).await
     }
 
     /// Discovers the source in a tool name ahead of a call if it was never discovered. Waits at most as long as the
