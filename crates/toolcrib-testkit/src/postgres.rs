@@ -257,12 +257,28 @@ impl PostgresProcess {
 #[expect(clippy::unwrap_used, reason = "fails the calling test")]
 fn create_database(installation: &Installation, admin_url: &str) -> String {
     let name = format!("test_{}", random_name());
-    let mut psql = Command::new(installation.program("psql"));
-    psql.args(["--no-psqlrc", "--quiet", "--command", &format!("CREATE DATABASE {name}"), admin_url]);
-    let output = psql.stdin(Stdio::null()).output().unwrap();
-    assert!(output.status.success(), "create a database at {admin_url}: {}", String::from_utf8_lossy(&output.stderr));
+    run_psql(installation, admin_url, &format!("CREATE DATABASE {name}"));
     let (server, _) = admin_url.rsplit_once('/').unwrap();
     format!("{server}/{name}")
+}
+
+/// Executes SQL in a database, and returns the rows: a line each, columns separated by `|`.
+///
+/// # Panics
+///
+/// If PostgreSQL is not installed, or refuses the statement.
+#[expect(clippy::unwrap_used, reason = "fails the calling test")]
+pub fn run_sql(url: &str, sql: &str) -> String {
+    run_psql(&Installation::find().unwrap(), url, sql)
+}
+
+#[expect(clippy::unwrap_used, reason = "fails the calling test")]
+fn run_psql(installation: &Installation, url: &str, sql: &str) -> String {
+    let mut psql = Command::new(installation.program("psql"));
+    psql.args(["--no-psqlrc", "--quiet", "--tuples-only", "--no-align", "--command", sql, url]);
+    let output = psql.stdin(Stdio::null()).output().unwrap();
+    assert!(output.status.success(), "`{sql}` at {url}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
 }
 
 /// Whether PostgreSQL reports in its data directory that it accepts connections: the last line of `postmaster.pid`, from
