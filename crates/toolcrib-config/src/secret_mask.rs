@@ -31,7 +31,7 @@ pub fn mask_url(url: &str) -> String {
 
 /// Like [`mask_url`], for a URL whose login may contain characters that should have been escaped: everything before the
 /// last `@` is masked. A text that begins with a reference may be a URL as a whole.
-pub fn mask_login_url(url: &str) -> String {
+pub(super) fn mask_login_url(url: &str) -> String {
     let mut masker = SecretMasker::default();
     if url.starts_with("${") && url.contains("://") {
         return masker.mask_value(url);

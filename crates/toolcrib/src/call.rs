@@ -1,7 +1,7 @@
 //! Tool calls: one straight function from a name to a result, with one error code for each step that can fail.
 //!
-//! Steps: count the call for its caller, discover the source if needed, find the tool, check that it is enabled and
-//! allowed, validate the arguments, wait for the limits of caller and source, pass the circuit breaker, send, clean and page the result. The steps are in the submodules; the protocols are left
+//! Steps: count the call for its caller, discover the source if needed, find the tool, check that it is enabled,
+//! allowed and may run on this node, validate the arguments, wait for the limits of caller and source, pass the circuit breaker, send, clean and page the result. The steps are in the submodules; the protocols are left
 //! to the connectors.
 //!
 //! ```text
@@ -10,6 +10,7 @@
 //! discover the source, if unknown            TOOL_UNAVAILABLE
 //! find the tool, check that it is enabled    TOOL_NOT_IMPLEMENTED; TOOL_UNAVAILABLE if its source has no list
 //! policy                                     FORBIDDEN
+//! the source runs on other nodes             TOOL_UNAVAILABLE
 //! validate the arguments                     TOOL_INVALID_INPUT
 //! limits of caller and source                RATE_LIMITED
 //! circuit breaker, connection                TOOL_UNAVAILABLE
@@ -222,6 +223,7 @@ impl Dispatcher {
         // Refused calls end here. They are counted for their source in the metrics, but not in the tool's statistics.
         check_enabled(&tool)?;
         check_policy(&tool, &scope, context.consent)?;
+        snapshot.ensure_may_start(tool.source())?;
         let call_spec = tool.call_spec()?;
         let source = snapshot.effective_sources.get(tool.source());
         let configured = self.state.settings.load_full();

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use toolcrib_config::{Config, ConfigDiagnostic, LocalDocument, ReferenceLookup, TrustedFile};
+use toolcrib_config::{Config, ConfigDiagnostic, ConfiguredStore, LocalDocument, ReferenceLookup, TrustedFile};
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::text::sanitize;
 use toolcrib_core::{Code, Error, Result, ResultExt, SourceId};
@@ -87,6 +87,12 @@ impl LoadedConfig {
         Some(format!("{}:{}", declaration.file, declaration.line))
     }
 
+    /// Returns the location of the store that the configuration names, with its references resolved. Reads files. Fails
+    /// with `CONFIG_INVALID`, with file and line, if a reference cannot be resolved.
+    pub fn store_location(&self) -> Result<Option<String>> {
+        self.config.store.as_ref().map(|store| resolve_store(store, &self.config)).transpose()
+    }
+
     /// Returns the directory that relative paths refer to: that of the file, or the working directory. Fails only if
     /// the working directory cannot be read.
     pub fn base_directory(&self) -> Result<PathBuf> {
@@ -109,7 +115,7 @@ impl LoadedConfig {
             let message = "there is no project file to trust in this directory or its parents";
             return Err(Error::new(Code::NotFound, message));
         };
-        let accepted = TrustedFile::new(&project.config, project.documents().clone());
+        let accepted = trusted_file(&project.config, project.documents().clone(), &project.file);
         // Nothing is stored for a file whose rules do not fit those of the user.
         project.trust_state = TrustState::Trusted(accepted.clone());
         self.config = project.effective_config()?;
@@ -162,7 +168,7 @@ impl ProjectFile {
             None => TrustState::NeverTrusted,
             Some(before) => {
                 let documents = documents::read_local_documents(&config, parent_directory(file), Some(&before));
-                let current = TrustedFile::new(&config, documents);
+                let current = trusted_file(&config, documents, file);
                 let keys = before.uncovered_keys(&current);
                 if keys.is_empty() { TrustState::Trusted(before) } else { TrustState::Changed { before, keys } }
             }
@@ -217,6 +223,21 @@ impl ProjectFile {
             }
         })
     }
+}
+
+/// Returns what trusting a file as it is now covers.
+fn trusted_file(config: &Config, documents: BTreeMap<SourceId, LocalDocument>, file: &Path) -> TrustedFile {
+    let store = config.store.as_ref().map(|store| store.unresolved());
+    let files = store.map(|store| documents::hash_files_in(store, parent_directory(file))).unwrap_or_default();
+    TrustedFile::new(config, documents).with_store_files(&files)
+}
+
+/// Resolves the references in the location of the store. The error does not quote the location.
+pub(crate) fn resolve_store(store: &ConfiguredStore, config: &Config) -> Result<String> {
+    store.resolve(&resolve_setting).map_err(|reason| {
+        let origin = config.origins.get("store").map(|origin| format!("{origin}: ")).unwrap_or_default();
+        Error::new(Code::ConfigInvalid, format!("{origin}store: {reason}"))
+    })
 }
 
 /// Checks the groups, access rules and policies of a merged configuration.

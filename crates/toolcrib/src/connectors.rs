@@ -216,20 +216,21 @@ impl Connectors {
         }
     }
 
-    /// Removes the slots of sources that were removed, disabled or changed; returns their connectors, to be closed.
+    /// Removes the slots of sources that were removed, changed, or must not be connected to any more, such as disabled
+    /// ones; returns their connectors, to be closed.
     /// Subscriptions of clients move to the new connector of a changed source. Sets the limits of all others. Called after
     /// every change of the inventory. The returned connectors may still have calls in flight; closing them is left to the
     /// caller.
     pub(crate) fn take_changed(
         &self,
         sources: &BTreeMap<SourceId, Arc<Source>>,
-        is_enabled: impl Fn(&SourceId) -> bool,
+        may_connect: impl Fn(&SourceId) -> bool,
     ) -> Vec<Arc<dyn Connector>> {
         let mut slots = self.slots.lock();
         let ids: Vec<SourceId> = slots.keys().cloned().collect();
         let mut removed = Vec::new();
         for id in ids {
-            let Some(source) = sources.get(&id).filter(|_| is_enabled(&id)) else {
+            let Some(source) = sources.get(&id).filter(|_| may_connect(&id)) else {
                 removed.extend(slots.remove(&id).map(|slot| slot.connector.clone()));
                 continue;
             };

@@ -298,12 +298,12 @@ impl Refresher {
         outcomes.into_iter().next().ok_or_else(none)
     }
 
-    /// Returns the enabled sources that are not fresh. Both stale and missing ones; whether they are in a backoff
+    /// Returns the enabled sources of this node that are not fresh. Both stale and missing ones; whether they are in a backoff
     /// period is not considered.
     pub fn due_sources(&self) -> Vec<SourceId> {
         let snapshot = self.state.snapshot();
         let now = self.state.now();
-        let ids = snapshot.enabled_sources().map(|(id, _)| id);
+        let ids = snapshot.enabled_sources().map(|(id, _)| id).filter(|id| snapshot.ensure_may_start(id).is_ok());
         ids.filter(|id| snapshot.freshness(id, now) != Freshness::Fresh).cloned().collect()
     }
 
@@ -382,7 +382,8 @@ impl Refresher {
     /// Whether a refresh contacts a source. Built-in tools are part of this process: reading them contacts nothing.
     fn will_contact(&self, snapshot: &Snapshot, id: &SourceId, force: bool) -> bool {
         let is_server = snapshot.effective_sources.get(id).is_some_and(|source| !source.kind.is_builtin());
-        snapshot.is_enabled(id) && is_server && (force || snapshot.is_due(id, self.state.now()))
+        let may_contact = snapshot.is_enabled(id) && snapshot.ensure_may_start(id).is_ok();
+        may_contact && is_server && (force || snapshot.is_due(id, self.state.now()))
     }
 
     /// Counts a request for a source's tools as cache hit or miss.
@@ -419,6 +420,13 @@ impl Refresher {
                 }
                 None => RefreshOutcome::new(id, RefreshStatus::Disabled),
             };
+        }
+        if let Err(elsewhere) = snapshot.ensure_may_start(&id) {
+            let has_list = snapshot.freshness(&id, self.state.now()) != Freshness::Missing;
+            // A refresh of all sources leaves those of other nodes to them.
+            let is_left_to_others = refresh.sources.is_none() && has_list;
+            let error = (!is_left_to_others).then(|| ErrorSummary::from_error(&elsewhere));
+            return self.discoverer.current_outcome(&id, error);
         }
         if !refresh.force && !snapshot.is_due(&id, self.state.now()) {
             let outcome = RefreshOutcome { status: RefreshStatus::Fresh, ..self.discoverer.current_outcome(&id, None) };

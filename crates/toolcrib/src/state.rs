@@ -165,6 +165,7 @@ impl State {
         let snapshot = Snapshot {
             environment: EnvironmentOverrides::new(&options.environment),
             blocked_sources: Arc::new(options.trust.blocked_sources()),
+            node_label: options.node_label.as_str().into(),
             ..Snapshot::default()
         };
         State {

@@ -21,6 +21,7 @@ mod log_events;
 mod long_journal;
 mod multi_process;
 mod newer_records;
+mod nodes;
 mod offerings;
 mod per_client;
 mod real_servers;

@@ -175,6 +175,9 @@ pub(crate) fn explain_source(snapshot: &Snapshot, id: &SourceId, now: Timestamp)
     if snapshot.freshness(id, now) != Freshness::Missing {
         return None;
     }
+    if let Err(elsewhere) = snapshot.ensure_may_start(id) {
+        return Some(elsewhere);
+    }
     // The last failure says more than the fact that no list is known.
     let failure = snapshot.statuses.get(id).and_then(|status| status.last_error.clone());
     // A missing login does not go away by itself, so that trying again is of no use.

@@ -51,22 +51,33 @@ pub(super) fn read_local_documents(
 /// to the user and may change at any time.
 fn hash_file_references(source: &Source, directory: &Path) -> BTreeMap<String, Fingerprint> {
     let mut hashes = BTreeMap::new();
-    let directory = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
     let collected: Result<SourceKind, Infallible> = source.kind.try_map_texts(|text| {
-        for piece in split_references(text) {
-            let ReferencePart::Reference(Reference::File { path }) = piece else { continue };
-            // A symbolic link inside the project counts too: the project decides where it leads.
-            let is_inside = |path: &Path| path.starts_with(&directory);
-            let real = Path::new(path).canonicalize().unwrap_or_else(|_| PathBuf::from(path));
-            if is_inside(Path::new(path)) || is_inside(&real) {
-                let hash = read_file_blocking(&real, MAX_DOCUMENT_BYTES).map(|(_, hash)| hash);
-                // A file that cannot be read counts as empty: it needs trust once it exists.
-                hashes.insert(path.to_owned(), hash.unwrap_or_else(|_| Fingerprint::digest("")));
-            }
-        }
+        hashes.extend(hash_files_in(text, directory));
         Ok(String::new())
     });
     let Ok(_) = collected;
+    hashes
+}
+
+/// Hashes the files within the project that references in a text name.
+pub(super) fn hash_files_in(text: &str, directory: &Path) -> BTreeMap<String, Fingerprint> {
+    let mut hashes = BTreeMap::new();
+    // Most texts have none.
+    if !text.contains("${file:") {
+        return hashes;
+    }
+    let directory = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
+    for piece in split_references(text) {
+        let ReferencePart::Reference(Reference::File { path }) = piece else { continue };
+        // A symbolic link inside the project counts too: the project decides where it leads.
+        let is_inside = |path: &Path| path.starts_with(&directory);
+        let real = Path::new(path).canonicalize().unwrap_or_else(|_| PathBuf::from(path));
+        if is_inside(Path::new(path)) || is_inside(&real) {
+            let hash = read_file_blocking(&real, MAX_DOCUMENT_BYTES).map(|(_, hash)| hash);
+            // A file that cannot be read counts as empty: it needs trust once it exists.
+            hashes.insert(path.to_owned(), hash.unwrap_or_else(|_| Fingerprint::digest("")));
+        }
+    }
     hashes
 }
 

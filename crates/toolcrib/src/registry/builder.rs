@@ -6,7 +6,7 @@ use toolcrib_config::{Config, ConfigDiagnostic};
 use toolcrib_core::Result;
 
 use super::{Registry, RegistryOptions};
-use crate::config_file::{check_rules, read_config, working_directory};
+use crate::config_file::{check_rules, read_config, resolve_store, working_directory};
 use crate::store;
 
 /// Collects configuration, store and options of a registry; see [`Registry::builder`].
@@ -20,7 +20,8 @@ pub struct RegistryBuilder {
 }
 
 impl Registry {
-    /// Starts a builder. Without a configuration the registry has no sources; without a store it is in memory.
+    /// Starts a builder. Without a configuration the registry has no sources; without a store, in it or set here, it is
+    /// in memory.
     ///
     /// ```no_run
     /// # async fn example() -> toolcrib::Result<()> {
@@ -52,7 +53,8 @@ impl RegistryBuilder {
         RegistryBuilder { config, ..self }
     }
 
-    /// Sets the location of the store: a directory, `sqlite:FILE`, or `memory:`.
+    /// Sets the location of the store: a directory, `sqlite:FILE`, or `memory:`. Takes precedence over the one in the
+    /// configuration.
     pub fn store(self, location: impl Into<String>) -> RegistryBuilder {
         RegistryBuilder { store: Some(location.into()), ..self }
     }
@@ -65,7 +67,11 @@ impl RegistryBuilder {
     /// Opens the registry; see [`Registry::open`].
     pub async fn open(self) -> Result<Registry> {
         let RegistryBuilder { config, store, mut options } = self;
-        if let Some(location) = store {
+        let location = match &config.store {
+            Some(configured) if store.is_none() && options.store.is_none() => Some(resolve_store(configured, &config)?),
+            Some(_) | None => store,
+        };
+        if let Some(location) = location {
             options.store = Some(store::open(&location).await?);
         }
         Registry::open(config, options).await

@@ -135,7 +135,7 @@ impl Registry {
         let builtins = snapshot.effective_sources.values().filter(|source| source.kind.is_builtin());
         let mut changed = Vec::new();
         // The files that an untrusted source names are not read.
-        for source in builtins.filter(|source| snapshot.ensure_trusted(&source.id).is_ok()) {
+        for source in builtins.filter(|source| snapshot.ensure_can_contact(&source.id).is_ok()) {
             let known = snapshot.inventory.source(&source.id).and_then(|state| state.manifest);
             let references = self.connectors.secret_files().read_for(&source.kind).await;
             let tools = self.connectors.builtins().load_source(source, &references);

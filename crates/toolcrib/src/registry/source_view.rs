@@ -77,6 +77,9 @@ pub struct SourceView {
     pub last_checked: Option<Timestamp>,
     /// Error of the declaration, of the last discovery, or of the last calls, in this order.
     pub last_error: Option<ErrorSummary>,
+    /// Labels of the nodes that may start it; empty for every node.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<String>,
     /// Time for which a list is fresh.
     pub ttl_ms: u64,
     /// Time limit of a discovery.
@@ -236,6 +239,10 @@ impl Sources<'_> {
     pub fn blocked(&self) -> Arc<BTreeMap<SourceId, String>> {
         self.registry.state.snapshot().blocked_sources.clone()
     }
+    /// Fails with `TOOL_UNAVAILABLE` if other nodes start a source and this one does not.
+    pub fn ensure_may_start(&self, id: &SourceId) -> Result<()> {
+        self.registry.state.snapshot().ensure_may_start(id)
+    }
     /// Returns the error for an unknown source, with the most similar known name.
     pub fn unknown_error(&self, name: &str) -> Error {
         self.registry.state.snapshot().unknown_source_error(name, |_| true)
@@ -344,6 +351,7 @@ impl Sources<'_> {
             config_hash: snapshot.connection_fingerprint(id).or(status.connection_fingerprint),
             last_checked: status.checked_at.or(last_attempt_at(&status)),
             last_error: config_error.or_else(|| last_error(visibility, id, &status, &slot_status)),
+            nodes: source.settings.nodes.clone(),
             ttl_ms: source.settings.ttl().as_millis() as u64,
             discovery_timeout_ms: source.settings.discovery_timeout().as_millis() as u64,
             connection: if slot_status.breaker.state == BreakerState::Open {
@@ -447,6 +455,7 @@ fn invalid_source_view(visibility: &Visibility, id: &SourceId, error: &ErrorSumm
         config_hash: None,
         last_checked: None,
         last_error: Some(visibility.restrict_config_error(id, error.clone())),
+        nodes: Vec::new(),
         ttl_ms: 0,
         discovery_timeout_ms: 0,
         connection: ConnectionState::None,

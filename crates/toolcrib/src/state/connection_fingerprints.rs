@@ -78,14 +78,15 @@ impl State {
         }
     }
 
-    /// Reads the files of several sources, and publishes their fingerprints. Leaves out sources that are not trusted: an
-    /// untrusted file could name any secret of the user.
+    /// Reads the files of several sources, and publishes their fingerprints. Leaves out sources that are not trusted,
+    /// because an untrusted file could name any secret of the user, and those that run on other nodes, whose values are
+    /// not those of this one.
     async fn read_and_publish(
         &self,
         mut sources: Vec<(Arc<Source>, Arc<BTreeSet<String>>)>,
     ) -> Vec<(Arc<Source>, ReferenceValues)> {
         let snapshot = self.snapshot();
-        sources.retain(|(source, _)| snapshot.ensure_trusted(&source.id).is_ok());
+        sources.retain(|(source, _)| snapshot.may_read_references(source));
         let files: &SecretFiles = self.connectors.secret_files();
         let read = async |(source, paths): (Arc<Source>, Arc<BTreeSet<String>>)| (source, files.read_all(&paths).await);
         let read: Vec<_> = stream::iter(sources).map(read).buffer_unordered(MAX_PARALLEL_SOURCES).collect().await;
@@ -106,7 +107,7 @@ impl State {
         let mut changed = BTreeMap::new();
         for (id, source) in sources {
             let is_known = before.has_connection(source) && before.connection_fingerprints.contains_key(id);
-            if is_known || before.ensure_trusted(id).is_err() {
+            if is_known || !before.may_read_references(source) {
                 continue;
             }
             let files = Arc::new(file_paths(&source.kind));
@@ -123,7 +124,7 @@ impl State {
 }
 
 impl Snapshot {
-    /// Returns the keyed hash of what a source connects to, if it is known and the source is trusted.
+    /// Returns the keyed hash of what a source connects to, if it is known, the source is trusted and may run here.
     pub(crate) fn connection_fingerprint(&self, id: &SourceId) -> Option<Fingerprint> {
         self.connection_fingerprints.get(id).and_then(|known| known.hash)
     }
@@ -133,17 +134,18 @@ impl Snapshot {
         self.effective_sources.get(&source.id).is_some_and(|known| known.kind == source.kind)
     }
 
-    /// Replaces changed fingerprints, and drops those of sources that are removed or not trusted.
+    /// Replaces changed fingerprints, and drops those of sources that are removed, not trusted or run on other nodes.
     pub(super) fn replace_connections(&mut self, changed: &BTreeMap<SourceId, ConnectionFingerprint>) {
         let mut fingerprints = BTreeMap::clone(&self.connection_fingerprints);
-        fingerprints.retain(|id, _| self.effective_sources.contains_key(id) && self.ensure_trusted(id).is_ok());
+        fingerprints
+            .retain(|id, _| self.effective_sources.get(id).is_some_and(|source| self.may_read_references(source)));
         fingerprints.extend(changed.clone());
         self.connection_fingerprints = Arc::new(fingerprints);
     }
 
-    /// Sets a fingerprint, unless the source has another configuration by now or is not trusted.
+    /// Sets a fingerprint, unless the source has another configuration by now, is not trusted, or runs on other nodes.
     fn set_connection(&mut self, source: &Source, hash: Option<Fingerprint>) {
-        if !self.has_connection(source) || self.ensure_trusted(&source.id).is_err() {
+        if !self.has_connection(source) || !self.may_read_references(source) {
             return;
         }
         let known = Arc::make_mut(&mut self.connection_fingerprints).entry(source.id.clone());

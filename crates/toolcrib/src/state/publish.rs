@@ -292,7 +292,8 @@ impl State {
         // Readers see the new state from here on; connections, log and subscribers follow.
         self.publish(writer, statuses);
         let snapshot = self.snapshot();
-        for connector in self.connectors.take_changed(&snapshot.effective_sources, |id| snapshot.is_enabled(id)) {
+        let may_connect = |id: &SourceId| snapshot.is_enabled(id) && snapshot.ensure_may_start(id).is_ok();
+        for connector in self.connectors.take_changed(&snapshot.effective_sources, may_connect) {
             // Runs in the background: calls in flight may finish first.
             self.tasks.spawn(async move { connector.close().await });
         }

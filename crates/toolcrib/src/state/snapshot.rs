@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::json;
 use toolcrib_catalog::{Catalog, View};
 use toolcrib_config::{ConfigDiagnostic, OverridableSource, Override, Overrides, overrides_from_env, resolve_settings};
 use toolcrib_core::access::Role;
@@ -66,6 +67,8 @@ pub(crate) struct Snapshot {
     pub(crate) blocked_sources: Arc<BTreeMap<SourceId, String>>,
     /// Overrides of single sources by the environment of this process.
     pub(crate) environment: EnvironmentOverrides,
+    /// Label of this node, which decides which sources it may start.
+    pub(crate) node_label: Arc<str>,
 }
 
 /// Overrides of single sources by the environment of this process. Cheap to clone.
@@ -235,10 +238,32 @@ impl Snapshot {
         Err(Error::new(Code::Forbidden, reason.clone()))
     }
 
-    /// Fails when a source must not be contacted: the journal is unusable, or the source is not trusted.
+    /// Fails when other nodes start a source and this one does not. Retryable, since a load balancer may send the next
+    /// attempt to one of them.
+    pub(crate) fn ensure_may_start(&self, id: &SourceId) -> Result<()> {
+        let Some(source) = self.effective_sources.get(id) else { return Ok(()) };
+        let nodes = &source.settings.nodes;
+        if source.settings.is_allowed_on(&self.node_label) {
+            return Ok(());
+        }
+        let (noun, this) = (if nodes.len() == 1 { "node" } else { "nodes" }, &self.node_label);
+        let labels: Vec<String> = nodes.iter().map(|label| format!("`{label}`")).collect();
+        let message = format!("`{id}` runs on the {noun} {} only; this node is `{this}`", labels.join(", "));
+        let details = json!({ "nodes": nodes, "node": **this });
+        Err(Error::new(Code::ToolUnavailable, message).with_details(details))
+    }
+
+    /// Fails when a source must not be contacted: the journal is unusable, the source is not trusted, or it runs on
+    /// other nodes.
     pub(crate) fn ensure_can_contact(&self, id: &SourceId) -> Result<()> {
         self.ensure_usable()?;
-        self.ensure_trusted(id)
+        self.ensure_trusted(id)?;
+        self.ensure_may_start(id)
+    }
+
+    /// Whether this process may read what a source connects with: it is trusted, and may run on this node.
+    pub(super) fn may_read_references(&self, source: &Source) -> bool {
+        self.ensure_trusted(&source.id).is_ok() && source.settings.is_allowed_on(&self.node_label)
     }
 
     /// Returns the freshness of a source's tool list: by age, but stale if it was invalidated or the connection data
