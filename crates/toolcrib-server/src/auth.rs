@@ -49,7 +49,7 @@ use jwt::AccessTokenVerifier;
 use locality::PeerIdentifier;
 use origin::PublicHost;
 use rate_limit::TokenRateLimit;
-use sessions::{ConsoleSessions, Credential};
+use sessions::Credential;
 
 use crate::state::ServerConfig;
 
@@ -102,8 +102,8 @@ pub(crate) struct Authenticator {
     refuse_own_process: bool,
     /// Digest of the token in `DATA/admin.token`. The file is read once: a new token takes effect at the next start.
     admin_token_hash: Fingerprint,
-    /// Console sessions and unused login links of this process.
-    sessions: ConsoleSessions,
+    /// Name of the cookie of console sessions.
+    cookie_name: String,
     /// Counts wrong tokens of each client.
     rate_limit: TokenRateLimit,
     /// Verifies access tokens of identity providers; its issuers are replaced on reload.
@@ -150,6 +150,7 @@ impl Authenticator {
         // Behind a reverse proxy every request seems to come from this machine, so `require_token` counts as reachable.
         let exposure = if is_remote || config.require_token { Exposure::Network } else { Exposure::Loopback };
         let admin_token_hash = Fingerprint::digest(admin_token::read_or_create(&config.data_dir)?);
+        let cookie_name = cookie::cookie_name(&registry.logins().store_tag());
         let authenticator = Authenticator {
             address,
             registry,
@@ -158,7 +159,7 @@ impl Authenticator {
             peer_identifier: PeerIdentifier::default(),
             refuse_own_process: config.refuse_own_process,
             admin_token_hash,
-            sessions: ConsoleSessions::default(),
+            cookie_name,
             rate_limit: TokenRateLimit::default(),
             jwt: AccessTokenVerifier::default(),
             public_url: ArcSwapOption::empty(),
@@ -218,8 +219,8 @@ impl Authenticator {
     }
 
     /// Creates a one-time link that signs in as administrator, and returns its path with the key.
-    pub(crate) fn create_login_path(&self) -> String {
-        format!("{}?key={}", login::LOGIN_PATH, self.sessions.create_login_link(self.registry.now()))
+    pub(crate) async fn create_login_path(&self) -> Result<String> {
+        Ok(format!("{}?key={}", login::LOGIN_PATH, self.registry.logins().create_link().await?))
     }
 
     /// Authenticates a request by its headers and locality. Returns `None` for a request without credentials that is
@@ -275,9 +276,7 @@ impl Authenticator {
     /// is unknown then.
     fn ensure_session_verifiable(&self, headers: &HeaderMap) -> Result<()> {
         let Err(damaged) = self.registry.tokens().ensure_reliable() else { return Ok(()) };
-        let session =
-            cookie::session_id(self.address, headers).and_then(|id| self.sessions.find(id, self.registry.now()));
-        match session {
+        match self.find_session(headers) {
             Some((Credential::Token(_), _)) => Err(damaged),
             Some((Credential::Admin, _)) | None => Ok(()),
         }
@@ -317,15 +316,10 @@ impl Authenticator {
         })
     }
 
-    /// Returns `None` for an expired session and for one of an earlier process. Ends a session whose token is gone.
+    /// Returns `None` for an expired session, for one that is not known here, and for one whose token is gone.
     fn authenticate_session(&self, headers: &HeaderMap, locality: Locality) -> Option<AuthenticatedClient> {
-        let id = cookie::session_id(self.address, headers)?;
-        let (credential, csrf) = self.sessions.find(id, self.registry.now())?;
-        let client = self.resolve_client(&credential, Some(csrf), locality);
-        if client.is_none() {
-            self.sessions.end(id);
-        }
-        client
+        let (credential, csrf) = self.find_session(headers)?;
+        self.resolve_client(&credential, Some(csrf), locality)
     }
 
     /// Returns the credential that a token proves. Unknown tokens count against the rate limit, which never applies to

@@ -12,6 +12,7 @@ mod serve;
 mod bodies;
 mod connections;
 mod middleware;
+mod position;
 mod router;
 mod state;
 

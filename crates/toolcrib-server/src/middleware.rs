@@ -1,5 +1,5 @@
-//! Outermost request handler: host and origin check, response cache, request id, trace context, metrics and security
-//! headers. Runs before the axum router so that cached responses skip its middleware stack. Roles are checked per route
+//! Outermost request handler: host and origin check, position, response cache, request id, trace context, metrics and
+//! security headers. Runs before the axum router so that cached responses skip its middleware stack. Roles are checked per route
 //! by [`crate::auth`].
 //!
 //! Every response passes through here, also those of a handler that panicked or was cut short by the shutdown. So each
@@ -23,6 +23,7 @@ use tracing::field::display;
 
 use crate::auth::{ConnectionPeer, reject_foreign_request, set_security_headers};
 use crate::http_metrics::RouteClass;
+use crate::position::{PositionReading, await_min_position, set_position, set_staleness};
 use crate::rest::{ApiError, stopping_error};
 use crate::state::AppState;
 
@@ -52,9 +53,14 @@ pub(crate) async fn handle_request(
     // May wait for a search through the processes of this machine; its result is cached with the connection.
     let locality = app.auth.locality(&connection, request.headers()).await;
     // Responses that need no handler: a rejection, or a body from the cache.
-    let immediate =
+    let mut immediate =
         // The order is a matter of security: a request with a foreign host must not even get a cached response.
-        reject_foreign_request(&app.auth, &request, locality).or_else(|| app.cached_response(&request, locality));
+        reject_foreign_request(&app.auth, &request, locality);
+    if immediate.is_none() {
+        immediate = await_min_position(&app, &mut request).await.map_err(|error| ApiError(error).into_response()).err();
+    }
+    let position = app.registry.position();
+    let immediate = immediate.or_else(|| app.cached_response(&request, locality));
     if immediate.is_none() {
         // For `auth::authorize`, which must not identify the client a second time.
         request.extensions_mut().insert(locality);
@@ -85,6 +91,8 @@ pub(crate) async fn handle_request(
     );
     // After the handler, so that headers that it set itself are known and kept.
     set_security_headers(status, response.headers_mut());
+    set_position(&app.registry, &mut response, position, PositionReading::for_request(class, &method));
+    set_staleness(&app.registry, response.headers_mut());
     response.headers_mut().insert(REQUEST_ID_HEADER, id);
     response
 }

@@ -34,6 +34,7 @@ use crate::bodies::{BodyDiscarder, ResponseBody};
 use crate::connections::{HttpConnection, HttpConnections, NoCapacity};
 use crate::mcp::McpService;
 use crate::middleware::{RouterService, handle_request};
+use crate::position::POSITION_HEADER;
 use crate::router::build_router;
 use crate::state::{AppState, ServerConfig};
 
@@ -301,9 +302,10 @@ impl ConnectionHandler {
         tracing::warn!("a connection was refused: the limit is reached and all connections are busy");
         let body = Error::new(Code::ToolUnavailable, "all connections are busy; try again").envelope().to_string();
         let length = body.len();
+        let position = self.app.registry.position();
         let response = format!(
             "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\
-             Retry-After: 1\r\nConnection: close\r\n\r\n{body}"
+             Retry-After: 1\r\n{POSITION_HEADER}: {position}\r\nConnection: close\r\n\r\n{body}"
         );
         // The send buffer of a new connection is empty, so a short response fits without waiting.
         let Ok(_) = stream.try_write(response.as_bytes()) else { return };

@@ -100,9 +100,12 @@ impl AppState {
     }
 
     /// Creates a one-time link that signs in to the console as administrator, and returns its path. The link expires
-    /// after ten minutes.
-    pub fn create_login_path(&self) -> String {
-        self.auth.create_login_path()
+    /// after ten minutes, and works in every process on the store.
+    ///
+    /// # Errors
+    /// `STORE_UNAVAILABLE` if the link cannot be stored.
+    pub async fn create_login_path(&self) -> Result<String> {
+        self.auth.create_login_path().await
     }
 
     /// Records why the configuration cannot be loaded, or that it can. Readiness, metrics and console report it. The

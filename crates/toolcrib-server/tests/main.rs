@@ -33,6 +33,17 @@ mod mcp {
     mod token_costs;
 }
 
+mod nodes {
+    //! Tests several servers on one store: sessions, positions, equal answers, and handles of other nodes.
+
+    mod support;
+
+    mod equality;
+    mod handles;
+    mod positions;
+    mod sessions;
+}
+
 mod rest {
     //! Tests the REST API over real HTTP: routes, invalid input, event streams, connections, and the OpenAPI document.
 

@@ -13,6 +13,7 @@
 pub mod call;
 pub mod config_file;
 mod held_binaries;
+mod logins;
 mod maintenance;
 mod notice;
 mod options;
@@ -38,6 +39,7 @@ mod node;
 pub mod otel;
 #[doc(hidden)]
 pub mod private_dir;
+mod shared_runs;
 pub mod spans;
 mod tasks;
 mod token_uses;

@@ -18,6 +18,7 @@ use tracing::Instrument;
 
 use crate::call::Dispatcher;
 use crate::connectors::Connectors;
+use crate::logins::Logins;
 use crate::refresh::Refresher;
 use crate::state::State;
 use crate::store::{NODE_REPORT_INTERVAL, NodeReport, NodeStatus, SourceStatus, StoreState};
@@ -37,6 +38,7 @@ pub(crate) struct Maintenance {
     connectors: Arc<Connectors>,
     refresher: Arc<Refresher>,
     dispatcher: Arc<Dispatcher>,
+    logins: Arc<Logins>,
     tasks: Tasks,
     last: Mutex<LastMaintenance>,
     /// Nodes that share the store, as they last reported. `None` if the store keeps no reports.
@@ -83,10 +85,11 @@ impl Maintenance {
         connectors: Arc<Connectors>,
         refresher: Arc<Refresher>,
         dispatcher: Arc<Dispatcher>,
+        logins: Arc<Logins>,
         tasks: Tasks,
     ) -> Maintenance {
         let last = Mutex::new(LastMaintenance { ran_at: Instant::now(), store: StoreState::Ok, ok_at: state.now() });
-        Maintenance { state, connectors, refresher, dispatcher, tasks, last, nodes: ArcSwapOption::empty() }
+        Maintenance { state, connectors, refresher, dispatcher, logins, tasks, last, nodes: ArcSwapOption::empty() }
     }
 
     /// Spawns the maintenance task. It runs until the registry closes.
@@ -143,6 +146,7 @@ impl Maintenance {
         let monitoring = &self.dispatcher.monitoring;
         let counted = monitoring.usage.flush(&*self.state.store).await;
         let flushed = counted.and(monitoring.token_uses.flush_if_due(&*self.state.store).await);
+        let flushed = flushed.and(self.logins.flush_ended().await);
         let is_down = self.last.lock().store != StoreState::Ok;
         // While the store is down, each tick finds out whether it works again.
         let is_due = is_down || progress.polled_at.is_none_or(|at| at.elapsed() >= self.state.store.poll_interval());
@@ -183,9 +187,11 @@ impl Maintenance {
         let span = tracing::info_span!("follow_writes", trace_id = %Trace::log_only().id());
         self.state.catch_up().instrument(span.clone()).await?;
         self.state.write_pending_rules().instrument(span).await?;
-        progress.last_change = Some(change);
         self.dispatcher.monitoring.usage.load(&*self.state.store).await?;
-        self.load_token_uses().await
+        self.logins.load().await?;
+        self.load_token_uses().await?;
+        progress.last_change = Some(change);
+        Ok(())
     }
 
     /// Reports this node to the others when its position has changed, and regularly; reads the reports of all nodes. Does

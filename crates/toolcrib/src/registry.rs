@@ -19,6 +19,7 @@ mod rule_preview;
 // Reading sources and tools.
 mod api_requirements;
 mod effective_config;
+mod position;
 mod source_view;
 mod sources_version;
 mod stats;
@@ -56,12 +57,14 @@ use crate::connectors::Connectors;
 use crate::maintenance::Maintenance;
 use crate::node::NodeId;
 use crate::refresh::Refresher;
+use crate::shared_runs::SharedRuns;
 use crate::state::State;
 use crate::tasks::Tasks;
 use crate::{BuiltinDefinition, BuiltinHandler};
 use token_counts::TokenCounter;
 
 pub use crate::breaker::{BreakerState, BreakerView};
+pub use crate::logins::{ConsoleSession, Logins, MAX_CONSOLE_SESSION_AGE};
 pub use crate::maintenance::StoreHealth;
 pub use crate::notice::{DiscoveryStage, FeatureOutcome, RegistryNotice, SourceTransitionNotice};
 pub use crate::options::{RegistryOptions, Trust, UntrustedFile, default_node_label};
@@ -101,6 +104,9 @@ pub struct Registry {
     pub(crate) refresher: Arc<Refresher>,
     pub(crate) dispatcher: Arc<Dispatcher>,
     maintenance: Arc<Maintenance>,
+    logins: Arc<Logins>,
+    /// Reads of new records for requests that wait for a position.
+    catch_ups: Arc<SharedRuns>,
     token_counter: Arc<TokenCounter>,
     notices: broadcast::Sender<RegistryNotice>,
     pub(crate) tasks: Tasks,
@@ -227,6 +233,11 @@ impl Registry {
     /// Returns the access tokens.
     pub fn tokens(&self) -> AccessTokens<'_> {
         AccessTokens { registry: self, precondition: Precondition::NONE }
+    }
+
+    /// Returns the console sessions and login links.
+    pub fn logins(&self) -> &Logins {
+        &self.logins
     }
 
     /// Returns the groups, access rules and policies.

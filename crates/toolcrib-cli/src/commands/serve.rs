@@ -82,7 +82,7 @@ async fn serve(
     let http_server = HttpServer::new(listener, mcp_service.clone(), server_config)?;
     let app_state = http_server.app_state().clone();
     // The socket is bound already: connections that arrive from now on wait in its queue.
-    print_addresses(common, &http_server, &session.data_directory)?;
+    print_addresses(common, &http_server, &session.data_directory).await?;
     session.warn_without_local_tools();
     warm_at_start(&session.registry);
 
@@ -126,18 +126,24 @@ pub(super) async fn run_until_shutdown(
 
 /// Prints the listening address and how to sign in to the console. The sign-in link is a credential, so it is printed
 /// only to a terminal or with `--json`, and not into the log of a service.
-pub(super) fn print_addresses(common: &CommonArguments, http_server: &HttpServer, data: &Path) -> Result<()> {
+pub(super) async fn print_addresses(common: &CommonArguments, http_server: &HttpServer, data: &Path) -> Result<()> {
     let address = http_server.address();
     // `listening` shows the address as bound; links use one that works in a browser on this machine.
     let url = format!("http://{address}");
     let console = format!("http://{}", reachable_address(address));
-    let link = || format!("{console}{}", http_server.app_state().create_login_path());
+    let link = async || match http_server.app_state().create_login_path().await {
+        Ok(path) => format!("{console}{path}"),
+        Err(error) => {
+            tracing::warn!(%error, "no link to the console could be created; sign in with a token");
+            format!("{console}/")
+        }
+    };
     let endpoint = format!("hint: MCP clients connect to {console}/mcp");
     if common.json {
-        output::print_json(&json!({ "listening": url, "console": link() }))?;
+        output::print_json(&json!({ "listening": url, "console": link().await }))?;
         common.hint(&format!("{endpoint}; the link to the console works once, within ten minutes"));
     } else if output::stdout_is_terminal() {
-        output::print_line(&format!("listening on {url}\nconsole at {}", link()))?;
+        output::print_line(&format!("listening on {url}\nconsole at {}", link().await))?;
         common.hint(&format!("{endpoint}; the link to the console works once, within ten minutes"));
     } else {
         output::print_line(&format!("listening on {url}\nconsole at {console}/"))?;

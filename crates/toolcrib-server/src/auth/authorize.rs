@@ -41,6 +41,10 @@ pub(crate) async fn authorize(
 ) -> Response {
     let locality = request_locality(&request);
     let peer = request_peer(&request);
+    // Reads of public routes need no session, and probes must not wait for the store.
+    if required.min_role().is_some() || !request.method().is_safe() {
+        app.auth.look_up_session(request.headers()).await;
+    }
     let client = match check_access(&app, request.headers(), required, locality, peer).await {
         Ok(client) => client,
         Err(error) => return rejection(&request, error, |invalid_token| app.auth.challenge(invalid_token)),
@@ -128,12 +132,16 @@ impl StreamAuthorization {
 }
 
 /// Returns the client if a route that requires [`Permission::Read`] would accept the headers. An unknown token is counted
-/// by the route that rejects it, not here, and an access token that was not verified yet is verified there.
+/// by the route that rejects it, not here. An access token that was not verified yet is verified there, and a session of
+/// another process is looked up there.
 pub(crate) fn authenticate_reader(
     app: &AppState,
     headers: &HeaderMap,
     locality: Locality,
 ) -> Option<AuthenticatedClient> {
+    if app.auth.has_unknown_session(headers) {
+        return None;
+    }
     let client = app.auth.authenticate_now(headers, locality)?;
     client.principal.role().has_permission(Permission::Read).then_some(client)
 }

@@ -10,7 +10,7 @@ use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
 use maud::{Markup, html};
-use toolcrib::{Code, Result};
+use toolcrib::{Code, Error, Result};
 use url::form_urlencoded::{byte_serialize, parse};
 
 use super::authorize::{has_form_content_type, request_locality, request_peer};
@@ -22,6 +22,9 @@ use crate::state::AppState;
 
 /// Path of the login page, and of the form on it.
 pub(super) const LOGIN_PATH: &str = "/login";
+
+/// `Retry-After` of a login that the store prevented, in seconds.
+const STORE_RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
 
 /// Routes of the login page. `/login` itself needs no authorization; `/logout` checks the CSRF token.
 pub(crate) fn router(app: &AppState) -> Router<AppState> {
@@ -50,9 +53,10 @@ async fn show_login(State(app): State<AppState>, request: Request) -> Response {
     if request.method() == Method::HEAD || is_prefetch(request.headers()) {
         return StatusCode::NO_CONTENT.into_response();
     }
-    if app.auth.sessions.redeem_login_link(&key, app.registry.now()) {
-        return start_session(&app, request.headers(), Credential::Admin, &next)
-            .unwrap_or_else(IntoResponse::into_response);
+    match app.registry.logins().redeem_link(&key).await {
+        Ok(true) => return start_session(&app, request.headers(), locality, &Credential::Admin, &next).await,
+        Ok(false) => {}
+        Err(error) => return failed_login_page(&app, locality, error, &next),
     }
     let problem =
         "This link was used already, or is older than ten minutes. A link works once; sign in with a token instead.";
@@ -79,7 +83,7 @@ async fn sign_in(State(app): State<AppState>, request: Request) -> Response {
     // which open no session.
     let error = match app.auth.verify_token(&token, peer) {
         Ok(credential) => {
-            return start_session(&app, &parts.headers, credential, &next).unwrap_or_else(IntoResponse::into_response);
+            return start_session(&app, &parts.headers, locality, &credential, &next).await;
         }
         Err(error) => error,
     };
@@ -100,27 +104,39 @@ async fn sign_in(State(app): State<AppState>, request: Request) -> Response {
 
 /// `POST /logout`: ends the session and deletes its cookie.
 async fn sign_out(State(app): State<AppState>, headers: HeaderMap) -> Result<Response, ApiError> {
-    if let Some(id) = cookie::session_id(app.auth.address, &headers) {
-        app.auth.sessions.end(id);
+    if let Some(id) = cookie::session_id(&app.auth.cookie_name, &headers) {
+        app.registry.logins().end_session(id).await;
     }
-    let cookie = cookie::expired_cookie(app.auth.address, &headers)?;
+    let cookie = cookie::expired_cookie(&app.auth.cookie_name, &headers)?;
     Ok(([(header::SET_COOKIE, cookie)], Redirect::to(LOGIN_PATH)).into_response())
 }
 
-/// Starts a session, ends the previous one of this browser, and redirects to `next`.
-fn start_session(
+/// Starts a session and redirects to `next`, or shows the form with the reason why it could not be started.
+async fn start_session(
     app: &AppState,
     headers: &HeaderMap,
-    credential: Credential,
+    locality: Locality,
+    credential: &Credential,
     next: &str,
-) -> Result<Response, ApiError> {
-    let auth = &app.auth;
-    if let Some(old_id) = cookie::session_id(auth.address, headers) {
-        auth.sessions.end(old_id);
+) -> Response {
+    let started = try_start_session(app, headers, credential, next).await;
+    started.unwrap_or_else(|error| failed_login_page(app, locality, error, next))
+}
+
+/// Starts a session, ends the previous one of this browser, and redirects to `next`.
+async fn try_start_session(
+    app: &AppState,
+    headers: &HeaderMap,
+    credential: &Credential,
+    next: &str,
+) -> Result<Response> {
+    let (auth, logins) = (&app.auth, app.registry.logins());
+    let id = logins.start_session(credential.as_stored()).await?;
+    if let Some(old_id) = cookie::session_id(&auth.cookie_name, headers) {
+        logins.end_session(old_id).await;
     }
-    let id = auth.sessions.start(credential, app.registry.now());
     let response_headers = [
-        (header::SET_COOKIE, cookie::session_cookie(auth.address, headers, &id)?),
+        (header::SET_COOKIE, cookie::session_cookie(&auth.cookie_name, headers, &id)?),
         (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
     ];
     // When another site led here, the browser would follow a redirect without the new `SameSite=Strict` cookie. A page of
@@ -133,6 +149,19 @@ fn start_session(
         return Ok((response_headers, console::plain_page("Signed in", content)).into_response());
     }
     Ok((response_headers, Redirect::to(next)).into_response())
+}
+
+/// Renders the form after a login that the store prevented; other errors get the envelope.
+fn failed_login_page(app: &AppState, locality: Locality, error: Error, next: &str) -> Response {
+    if error.code != Code::StoreUnavailable {
+        return ApiError(error).into_response();
+    }
+    tracing::warn!(%error, "a console session could not be started");
+    let problem = "The store is unavailable, so no session can be started now (STORE_UNAVAILABLE). Try again in a moment; sessions \
+                   that were started before go on working.";
+    let mut response = login_page(app, locality, StatusCode::SERVICE_UNAVAILABLE, Some(problem), next);
+    response.headers_mut().insert(header::RETRY_AFTER, STORE_RETRY_AFTER);
+    response
 }
 
 /// True for a request by which a browser loads a link in advance.

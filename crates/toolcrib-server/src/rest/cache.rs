@@ -21,6 +21,7 @@ use toolcrib::{Principal, SourceId};
 use super::error::ApiError;
 use super::response::{TaggedResponse, lists_etag, make_etag, not_modified, render_blocking};
 use crate::auth::{Locality, authenticate_reader};
+use crate::position::ContentPosition;
 use crate::state::AppState;
 
 /// Number of cache shards; a response is assigned by the hash of its key. More shards copy less on an insert and hold less
@@ -206,8 +207,9 @@ impl AppState {
         }
         // Which responses a client may get depends on its view, so it is authenticated first.
         let client = authenticate_reader(self, request.headers(), locality)?;
-        let view = self.registry.view(&client.principal);
-        let response = self.response_cache.find(view.key(), request_path(request.uri()), request.headers())?;
+        let (view, position) = self.registry.view_with_position(&client.principal);
+        let mut response = self.response_cache.find(view.key(), request_path(request.uri()), request.headers())?;
+        response.extensions_mut().insert(ContentPosition(position));
         // A request that is not answered here is recorded when its route admits it.
         self.registry.tokens().record_use(&client.principal);
         Some(response)
@@ -221,15 +223,19 @@ impl AppState {
         headers: &HeaderMap,
         render: impl FnOnce(&View) -> toolcrib::Result<RenderedBody> + Send + 'static,
     ) -> Result<Response, ApiError> {
-        let pending = match self.response_cache.lookup(self.registry.view(principal), uri, headers) {
-            CacheLookup::Hit(response) => return Ok(response),
-            CacheLookup::Miss(pending) => pending,
+        let (view, position) = self.registry.view_with_position(principal);
+        let mut response = match self.response_cache.lookup(view, uri, headers) {
+            CacheLookup::Hit(response) => response,
+            CacheLookup::Miss(pending) => {
+                // Rendered from the view that was looked up, even if a newer one appears meanwhile: body, tag and
+                // position must belong together.
+                let view = pending.view.clone();
+                let rendered = render_blocking(move || render(&view)).await?;
+                self.response_cache.insert(&pending, rendered, headers)
+            }
         };
-        // Rendered from the view that was looked up, even if a newer one appears meanwhile: body and tag must belong
-        // together.
-        let view = pending.view.clone();
-        let rendered = render_blocking(move || render(&view)).await?;
-        Ok(self.response_cache.insert(&pending, rendered, headers))
+        response.extensions_mut().insert(ContentPosition(position));
+        Ok(response)
     }
 }
 

@@ -16,6 +16,7 @@ use super::error::ApiError;
 use super::openapi_descriptions::describe_operation;
 use super::query::QueryParams;
 use crate::auth::{Permission, authorize};
+use crate::position::{POSITION_HEADER, STALE_HEADER};
 use crate::state::AppState;
 
 /// One operation of the REST API.
@@ -61,10 +62,9 @@ impl ApiRoute {
             responses: Map::new(),
             handler,
         };
-        // Every route may answer with these: they come from the authorization layer.
-        let route = route.error_responses(&[401, 403, 429]);
-        // An unknown query parameter.
-        if path.starts_with("/api/") { route.error_responses(&[400]) } else { route }
+        // Every route may answer with these. They come from the authorization layer, or are for query parameters that are
+        // invalid or unknown (400), and for a position that is not reached (503).
+        route.error_responses(&[400, 401, 403, 429, 503])
     }
 
     /// Begins a route that only reads: GET, for clients with [`Permission::Read`].
@@ -228,13 +228,18 @@ impl ApiRoute {
 
     /// Adds the operation to the `paths` of the document.
     pub(super) fn describe(self, paths: &mut Map<String, Value>) {
+        let tag = self.tag();
+        let mut parameters = self.parameters;
+        parameters.push(json!({ "$ref": "#/components/parameters/MinPosition" }));
+        let responses: Map<String, Value> =
+            self.responses.into_iter().map(|(status, response)| (status, with_common_headers(response))).collect();
         let mut operation = json!({
             "operationId": self.operation_id,
             "summary": self.summary,
             "description": describe_operation(self.operation_id, self.summary, self.required, self.required_with_rules),
-            "tags": [self.tag()],
-            "parameters": self.parameters,
-            "responses": self.responses,
+            "tags": [tag],
+            "parameters": parameters,
+            "responses": responses,
             "security": security(self.required),
         });
         if let Some(body) = self.body {
@@ -279,6 +284,15 @@ fn security(required: Permission) -> Value {
         Permission::Read | Permission::Use => json!([{}, { "token": [] }]),
         Permission::Manage => json!([{ "token": [] }]),
     }
+}
+
+/// Adds the headers of all responses to the description of one. A reference is to a response that has them.
+pub(super) fn with_common_headers(mut response: Value) -> Value {
+    if response.get("$ref").is_none() {
+        response["headers"][POSITION_HEADER.as_str()] = json!({ "$ref": "#/components/headers/Position" });
+        response["headers"][STALE_HEADER.as_str()] = json!({ "$ref": "#/components/headers/Stale" });
+    }
+    response
 }
 
 /// Returns the content object of a JSON body.

@@ -11,7 +11,7 @@ use super::support::{AuthTestServer, bearer_header, cookie_header};
 #[tokio::test]
 async fn a_login_link_works_once() {
     let server = AuthTestServer::on_loopback().await;
-    let link = server.login_link();
+    let link = server.login_link().await;
     // `HEAD` and prefetch requests do not use up the link.
     assert_eq!(server.send("HEAD", &link, "", "").await.status, 204);
     assert_eq!(server.get(&link, "Sec-Purpose: prefetch;prerender\r\n").await.status, 204);
@@ -27,12 +27,12 @@ async fn a_login_link_works_once() {
     let second = server.get(&link, "").await;
     assert_eq!((second.status, second.header("set-cookie")), (410, None));
     assert!(second.body.contains("used already") && second.body.contains("name=\"token\""), "{}", second.body);
-    let late = server.login_link();
+    let late = server.login_link().await;
     server.clock.advance(Duration::from_secs(600));
     assert_eq!(server.get(&late, "").await.status, 410);
     assert_eq!(server.get("/login?key=guess", "").await.status, 410);
     // If the link was followed from another site, the browser would not send the cookie after a redirect.
-    let elsewhere = server.get(&server.login_link(), "Sec-Fetch-Site: cross-site\r\n").await;
+    let elsewhere = server.get(&server.login_link().await, "Sec-Fetch-Site: cross-site\r\n").await;
     assert!(elsewhere.status == 200 && elsewhere.body.contains("http-equiv=\"refresh\""), "{elsewhere:?}");
     assert!(elsewhere.header("set-cookie").is_some());
 }

@@ -112,8 +112,8 @@ impl AuthTestServer {
     }
 
     /// Creates a one-time login link and returns its path.
-    pub(crate) fn login_link(&self) -> String {
-        self.app_state.create_login_path()
+    pub(crate) async fn login_link(&self) -> String {
+        self.app_state.create_login_path().await.unwrap()
     }
 
     /// Opens a stream and reads the head of the response.

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use serde_json::json;
@@ -21,7 +21,7 @@ use toolcrib::{Code, Refresh, RegistryOptions, Source, SourceId};
 use toolcrib_mcp::{ClientOptions, ConnectTarget, McpClient, RequestOptions, WireError};
 use toolcrib_testkit::programs::scripted_source;
 
-use super::support::{RestTestServer, start_with, wait_until};
+use super::support::{RawHttpResponse, RestTestServer, start_with, wait_until};
 use crate::test_server::{TEST_TIMEOUT, finish_request};
 
 const HEALTHY: u8 = 0;
@@ -32,6 +32,8 @@ const HANGING: u8 = 2;
 struct FaultyStore {
     store: MemoryStore,
     mode: AtomicU8,
+    /// Number of reads of all sessions.
+    login_reads: AtomicUsize,
 }
 
 impl FaultyStore {
@@ -123,6 +125,7 @@ impl Store for FaultyStore {
         self.available().await?.remove_login(digest).await
     }
     async fn logins(&self, now: Timestamp) -> Result<Vec<Login>> {
+        self.login_reads.fetch_add(1, Ordering::SeqCst);
         self.available().await?.logins(now).await
     }
     async fn put_snapshot(&self, snapshot: &StoredSnapshot) -> Result<()> {
@@ -230,6 +233,100 @@ async fn readiness_and_metrics_report_a_failing_store() {
     assert!(server.get("/").await.body.contains("The store does not answer"));
     faulty_store.set_mode(HEALTHY);
     wait_until("it is ready", async || ready().await["status"] == "ready").await;
+}
+
+#[tokio::test]
+async fn responses_are_marked_as_stale_while_the_store_is_down() {
+    let (server, faulty_store) = start_with_faulty_store().await;
+    faulty_store.set_mode(FAILING);
+    wait_until("it is degraded", async || server.get("/readyz").await.expect_json(200)["status"] == "degraded").await;
+    for (path, status) in [
+        ("/api/tools", 200),
+        ("/api/tools", 200),
+        ("/", 200),
+        ("/healthz", 200),
+        ("/readyz", 200),
+        ("/nothing", 404),
+        ("/mcp", 405),
+    ] {
+        let response = server.get(path).await;
+        let seconds: u64 = response.header("x-toolcrib-stale").unwrap().parse().unwrap();
+        assert_eq!((response.status, (1..60).contains(&seconds)), (status, true), "{path}: {response:?}");
+    }
+    let write = server.send_as_admin("POST", "/api/sources/shop/disable", &json!({})).await;
+    assert_eq!((write.status, write.error_code().as_str()), (503, "STORE_UNAVAILABLE"));
+    assert!(write.header("x-toolcrib-stale").is_some() && write.header("x-toolcrib-position").is_some());
+    faulty_store.set_mode(HEALTHY);
+    wait_until("it is not stale", async || server.get("/api/tools").await.header("x-toolcrib-stale").is_none()).await;
+}
+
+/// Posts the form of the login with the administrator's token.
+async fn sign_in(server: &RestTestServer) -> RawHttpResponse {
+    let headers = "Content-Type: application/x-www-form-urlencoded\r\n";
+    server.send("POST", "/login", headers, format!("token={}", server.admin_token)).await
+}
+
+/// The header line that sends the cookie set by a response.
+fn cookie_header(response: &RawHttpResponse) -> String {
+    format!("Cookie: {}\r\n", response.header("set-cookie").unwrap().split(';').next().unwrap())
+}
+
+#[tokio::test]
+async fn known_sessions_work_without_the_store_and_none_can_be_started() {
+    let (server, faulty_store) = start_with_faulty_store().await;
+    let cookie = cookie_header(&sign_in(&server).await);
+    let whoami = async || server.send("GET", "/api/whoami", &cookie, "").await.expect_json(200);
+    let csrf = whoami().await["csrf"].as_str().unwrap().to_owned();
+    let link = server.app_state.create_login_path().await.unwrap();
+    faulty_store.set_mode(FAILING);
+    assert_eq!(whoami().await["name"], "admin");
+    for response in [sign_in(&server).await, server.get(&link).await] {
+        assert_eq!((response.status, response.header("set-cookie")), (503, None), "{response:?}");
+        assert!(response.body.contains("STORE_UNAVAILABLE") && response.body.contains("name=\"token\""));
+        assert_eq!(response.header("retry-after"), Some("1"));
+    }
+    assert!(server.app_state.create_login_path().await.is_err());
+    // The logout takes effect here at once, and in the store when it works again.
+    let headers = format!("{cookie}X-CSRF-Token: {csrf}\r\n");
+    assert_eq!(server.send("POST", "/logout", &headers, "").await.status, 303);
+    assert_eq!(whoami().await["name"], "local");
+    faulty_store.set_mode(HEALTHY);
+    wait_until("the session is removed", async || faulty_store.store.logins(Timestamp(0)).await.unwrap().len() == 1)
+        .await;
+    assert_eq!(whoami().await["name"], "local");
+    assert_eq!(server.get(&link).await.status, 303, "the link was not used up");
+}
+
+#[tokio::test]
+async fn wrong_cookies_hardly_read_the_store() {
+    let (server, faulty_store) = start_with_faulty_store().await;
+    let name = cookie_header(&sign_in(&server).await);
+    let name = name.split('=').next().unwrap();
+    let reads = || faulty_store.login_reads.load(Ordering::SeqCst);
+    let before = reads();
+    let started_at = Instant::now();
+    for _ in 0..4 {
+        let flood = (0..50).map(|_| async {
+            let cookie = format!("{name}={}\r\n", toolcrib::registry::random_secret());
+            server.send("GET", "/api/whoami", &cookie, "").await.expect_json(200)["name"] == "local"
+        });
+        assert!(futures_util::future::join_all(flood).await.into_iter().all(|is_local| is_local));
+    }
+    // Two for each batch, and those of maintenance, which follows every write.
+    let allowed = 12 + 6 * started_at.elapsed().as_secs() as usize;
+    assert!(reads() - before <= allowed, "{} reads", reads() - before);
+
+    let stale = format!("{name}={}\r\n", toolcrib::registry::random_secret());
+    server.send("GET", "/api/whoami", &stale, "").await.expect_json(200);
+    faulty_store.set_mode(HANGING);
+    let started_at = Instant::now();
+    for cookie in [&*stale, &*format!("{name}=short\r\n")] {
+        server.send("GET", "/api/whoami", cookie, "").await.expect_json(200);
+    }
+    assert!(started_at.elapsed().as_secs() < 2, "the store is not asked twice for one id, nor for what cannot be one");
+    let unknown = format!("{name}={}\r\n", toolcrib::registry::random_secret());
+    assert_eq!(server.send("GET", "/api/whoami", &unknown, "").await.expect_json(200)["name"], "local");
+    assert!(started_at.elapsed().as_secs() < 10);
 }
 
 #[tokio::test]

@@ -9,13 +9,16 @@ use toolcrib_core::inventory::Actor;
 use toolcrib_core::manifest::Manifest;
 use tracing::Instrument;
 
+use super::position;
 use super::token_counts::TokenCounter;
 use super::{Registry, RegistryOptions};
 use crate::call::Dispatcher;
 use crate::connectors::{ConnectorFactory, Connectors, SourceEvents};
+use crate::logins::Logins;
 use crate::maintenance::Maintenance;
 use crate::monitoring::Monitoring;
 use crate::refresh::{Refresh, Refresher, Requester};
+use crate::shared_runs::SharedRuns;
 use crate::state::State;
 use crate::store::{MemoryStore, Store, StoreState};
 use crate::tasks::Tasks;
@@ -80,8 +83,15 @@ impl Registry {
         let dispatcher =
             Dispatcher::new(state.clone(), connectors.clone(), refresher.clone(), monitoring, options.clone());
         let dispatcher = Arc::new(dispatcher);
-        let maintenance =
-            Maintenance::new(state.clone(), connectors.clone(), refresher.clone(), dispatcher.clone(), tasks.clone());
+        let logins = Arc::new(Logins::new(state.clone()));
+        let maintenance = Maintenance::new(
+            state.clone(),
+            connectors.clone(),
+            refresher.clone(),
+            dispatcher.clone(),
+            logins.clone(),
+            tasks.clone(),
+        );
         let maintenance = Arc::new(maintenance);
         let token_counter = Arc::new(TokenCounter::new(state.clone(), tasks.clone()));
         // What opening logs belongs to the command, or to no request.
@@ -106,6 +116,9 @@ impl Registry {
         if let Err(error) = maintenance.load_nodes().await {
             tracing::warn!(%error, "the nodes that share the store cannot be read");
         }
+        if let Err(error) = logins.load().await {
+            tracing::warn!(%error, "console sessions cannot be read");
+        }
         maintenance.spawn();
         let _shutdown_guard = Arc::new(tasks.shutdown_guard());
         let registry = Registry {
@@ -115,6 +128,8 @@ impl Registry {
             refresher,
             dispatcher,
             maintenance,
+            logins,
+            catch_ups: Arc::new(SharedRuns::new(position::CATCH_UP_INTERVAL)),
             token_counter,
             notices,
             tasks,

@@ -1,0 +1,65 @@
+//! Tests that sessions and login links belong to the store and not to one node.
+
+use toolcrib::core::access::Role;
+use toolcrib::core::inventory::Actor;
+
+use super::support::{Cluster, cookie_header, wait_until};
+
+#[tokio::test]
+async fn a_session_works_on_every_node_with_its_next_request_and_survives_a_restart() {
+    let (cluster, one, other) = Cluster::start_two().await;
+    // Cached for local processes without a session.
+    other.get("/api/tools", "").await.expect_json(200);
+    let cookie = one.sign_in(&one.server.admin_token).await;
+    let tools = other.get("/api/tools", &cookie).await.expect_json(200);
+    assert_eq!(tools["tools"].as_array().unwrap().len(), 3);
+    let cookie_2 = one.sign_in(&one.server.admin_token).await;
+    assert_eq!(other.get("/api/tokens", &cookie_2).await.status, 200, "only administrators may list tokens");
+    let (here, there) = (one.whoami(&cookie).await, other.whoami(&cookie).await);
+    assert_eq!((&there["name"], &there["csrf"]), (&here["name"], &here["csrf"]));
+    assert_ne!(other.whoami(&cookie_2).await["csrf"], here["csrf"], "each session has its own");
+
+    for node in [one, other] {
+        node.server.stop().await;
+        node.registry.close().await;
+    }
+    let restarted = cluster.start_node().await;
+    assert_eq!(restarted.whoami(&cookie).await, here);
+}
+
+#[tokio::test]
+async fn a_login_link_works_once_over_all_nodes() {
+    let (_cluster, one, other) = Cluster::start_two().await;
+    for _ in 0..5 {
+        let link = one.server.app_state.create_login_path().await.unwrap();
+        let (first, second) = tokio::join!(one.get(&link, ""), other.get(&link, ""));
+        let (used, refused) = if first.status == 303 { (first, second) } else { (second, first) };
+        assert_eq!((used.status, refused.status), (303, 410));
+        assert_eq!(other.whoami(&cookie_header(&used)).await["name"], "admin");
+        assert_eq!((one.get(&link, "").await.status, other.get(&link, "").await.status), (410, 410));
+    }
+}
+
+#[tokio::test]
+async fn a_logout_on_one_node_ends_the_session_on_all() {
+    let (_cluster, one, other) = Cluster::start_two().await;
+    let cookie = one.sign_in(&one.server.admin_token).await;
+    let csrf = one.whoami(&cookie).await["csrf"].as_str().unwrap().to_owned();
+    // The node that gets the logout has not seen the session before, and checks its CSRF token nevertheless.
+    assert_eq!(other.post_form("/logout", &cookie, "csrf=guess").await.status, 403);
+    assert_eq!(other.post_form("/logout", &cookie, &format!("csrf={csrf}")).await.status, 303);
+    assert_eq!(other.whoami(&cookie).await["name"], "local");
+    wait_until("the session ends on the other node", async || one.whoami(&cookie).await["name"] == "local").await;
+    assert_eq!(other.whoami(&cookie).await["name"], "local", "no read of the store brings it back");
+}
+
+#[tokio::test]
+async fn a_revoked_token_ends_its_sessions_on_all_nodes() {
+    let (_cluster, one, other) = Cluster::start_two().await;
+    let created = one.registry.tokens().create("ada", Role::Viewer, None, Actor::new("test")).await.unwrap();
+    let cookie = one.sign_in(&created.token).await;
+    wait_until("the token is known", async || other.whoami(&cookie).await["name"] == "ada").await;
+    other.registry.tokens().revoke("ada", Actor::new("test")).await.unwrap();
+    assert_eq!(other.whoami(&cookie).await["name"], "local");
+    wait_until("the session ends on the other node", async || one.whoami(&cookie).await["name"] == "local").await;
+}

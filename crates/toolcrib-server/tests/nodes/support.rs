@@ -1,0 +1,109 @@
+//! Provides nodes: servers with registries of their own over one SQLite store.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use toolcrib::store::SqliteStore;
+use toolcrib::testkit::{ScriptedSource, config_with_sources};
+use toolcrib::{Refresh, Registry, RegistryOptions};
+use toolcrib_server::{HttpServer, McpService, bind};
+pub(crate) use toolcrib_testkit::observe::wait_until_async as wait_until;
+
+pub(crate) use crate::test_server::RawHttpResponse;
+use crate::test_server::{RunningServer, open_scripted, server_config};
+
+/// A store, and the nodes on it with one scripted source `shop`.
+pub(crate) struct Cluster {
+    store_directory: TempDir,
+    pub(crate) shop: Arc<ScriptedSource>,
+}
+
+/// One server with its registry.
+pub(crate) struct Node {
+    pub(crate) registry: Registry,
+    pub(crate) server: RunningServer,
+}
+
+impl Cluster {
+    pub(crate) fn new() -> Cluster {
+        let order = json!({
+            "name": "order", "description": "Orders something for a customer",
+            "inputSchema": { "type": "object", "properties": { "what": { "type": "string" } } },
+        });
+        let tools = [order, json!("refund"), json!("ship")];
+        Cluster { store_directory: tempfile::tempdir().unwrap(), shop: ScriptedSource::new(tools) }
+    }
+
+    pub(crate) async fn start_node(&self) -> Node {
+        let store = SqliteStore::open(self.store_directory.path()).await.unwrap();
+        let options = RegistryOptions { store: Some(Arc::new(store)), ..RegistryOptions::default() };
+        let config = config_with_sources(["shop"]);
+        let registry = open_scripted(config.clone(), options, &[("shop", &self.shop)]).await;
+        let service = McpService::new(registry.clone(), config.expose.clone());
+        let data_dir = tempfile::tempdir().unwrap();
+        let listener = bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let http_server = HttpServer::new(listener, service, server_config(config, data_dir.path())).unwrap();
+        Node { registry, server: RunningServer::start(http_server, data_dir) }
+    }
+
+    /// Starts two nodes; the first one discovers the source, and both have applied the records.
+    pub(crate) async fn start_two() -> (Cluster, Node, Node) {
+        let cluster = Cluster::new();
+        let (one, other) = (cluster.start_node().await, cluster.start_node().await);
+        one.registry.refresh(Refresh::default()).await;
+        wait_until("both nodes are at the same position", async || {
+            one.registry.position() == other.registry.position()
+        })
+        .await;
+        (cluster, one, other)
+    }
+}
+
+impl Node {
+    pub(crate) async fn get(&self, path: &str, headers: &str) -> RawHttpResponse {
+        self.server.send("GET", path, headers, "").await
+    }
+
+    pub(crate) async fn post_form(&self, path: &str, headers: &str, body: &str) -> RawHttpResponse {
+        let headers = format!("Content-Type: application/x-www-form-urlencoded\r\n{headers}");
+        self.server.send("POST", path, &headers, body).await
+    }
+
+    pub(crate) async fn post_as_admin(&self, path: &str, body: &Value) -> RawHttpResponse {
+        let headers =
+            format!("Content-Type: application/json\r\nAuthorization: Bearer {}\r\n", self.server.admin_token);
+        self.server.send("POST", path, &headers, body.to_string()).await
+    }
+
+    /// Posts one MCP message.
+    pub(crate) async fn post_mcp(&self, path: &str, headers: &str, message: &Value) -> RawHttpResponse {
+        let headers =
+            format!("Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n{headers}");
+        self.server.send("POST", path, &headers, message.to_string()).await
+    }
+
+    /// Signs in with a token and returns the cookie as a header line.
+    pub(crate) async fn sign_in(&self, token: &str) -> String {
+        cookie_header(&self.post_form("/login", "", &format!("token={token}")).await)
+    }
+
+    pub(crate) async fn whoami(&self, cookie: &str) -> Value {
+        self.get("/api/whoami", cookie).await.expect_json(200)
+    }
+}
+
+/// The header line that sends the cookie set by this response.
+#[track_caller]
+pub(crate) fn cookie_header(response: &RawHttpResponse) -> String {
+    assert_eq!(response.status, 303, "{response:?}");
+    let set = response.header("set-cookie").unwrap();
+    format!("Cookie: {}\r\n", set.split(';').next().unwrap())
+}
+
+/// The position in the header of a response.
+#[track_caller]
+pub(crate) fn position(response: &RawHttpResponse) -> u64 {
+    let header = response.header("x-toolcrib-position");
+    header.unwrap_or_else(|| panic!("no position: {response:?}")).parse().unwrap()
+}
