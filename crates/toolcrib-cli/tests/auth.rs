@@ -243,3 +243,23 @@ fn the_token_option_requires_connect() {
         "{stderr}"
     );
 }
+
+#[test]
+fn the_admin_token_can_be_chosen_in_the_environment() {
+    let workspace = test_workspace();
+    let token = "token-of-all-nodes";
+    // Without another token that a client on another machine could have.
+    let arguments = ["serve", "--listen", "0.0.0.0:0"];
+    let server = workspace.start_listening_with(&arguments, &[("TOOLCRIB_ADMIN_TOKEN", token)]);
+    let url = server.url.replace("0.0.0.0", "127.0.0.1");
+    let whoami = request(&url, "GET", "/api/whoami", &bearer_header(token), "").expect_json(200);
+    assert_eq!((&whoami["name"], &whoami["role"]), (&json!("admin"), &json!("admin")));
+    assert!(!workspace.path("data/admin.token").exists());
+    assert!(!read_or_empty(&workspace.path("serve.log")).contains(token));
+
+    let mut command = workspace.toolcrib(&["serve", "--listen", "127.0.0.1:0"]);
+    let output = command.env("TOOLCRIB_ADMIN_TOKEN", "letmein").stdin(Stdio::null()).output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("`TOOLCRIB_ADMIN_TOKEN` holds no token") && !stderr.contains("letmein"), "{stderr}");
+}

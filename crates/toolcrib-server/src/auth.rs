@@ -2,7 +2,7 @@
 //! route states the [`Permission`] that it requires. Handlers find the [`AuthenticatedClient`] in the request's extensions.
 //!
 //! Credentials are tried in this order, and the first kind that is present decides:
-//! 1. `Authorization: Bearer`: the administrator's token (`admin.token`), a stored one, or an access token of an identity
+//! 1. `Authorization: Bearer`: the administrator's token, a stored one, or an access token of an identity
 //!    provider (`jwt`). An invalid token is an error, also for a client that needs none, except on public routes.
 //! 2. The cookie of a console session. An expired one counts as none.
 //! 3. The process at the other end of the connection, if it is local and `identity.loopback` admits it: role `agent`.
@@ -45,6 +45,7 @@ pub(crate) use resource_metadata::metadata_router;
 pub(crate) use security_headers::set_security_headers;
 pub(crate) use toolcrib::core::access::{Permission, Role};
 
+use admin_token::AdminToken;
 use jwt::AccessTokenVerifier;
 use locality::PeerIdentifier;
 use origin::PublicHost;
@@ -100,8 +101,8 @@ pub(crate) struct Authenticator {
     peer_identifier: PeerIdentifier,
     /// See [`ServerConfig::refuse_own_process`](crate::ServerConfig::refuse_own_process).
     refuse_own_process: bool,
-    /// Digest of the token in `DATA/admin.token`. The file is read once: a new token takes effect at the next start.
-    admin_token_hash: Fingerprint,
+    /// Read once: a new token takes effect at the next start.
+    admin_token: AdminToken,
     /// Name of the cookie of console sessions.
     cookie_name: String,
     /// Counts wrong tokens of each client.
@@ -130,7 +131,7 @@ enum Exposure {
 
 impl Authenticator {
     /// Reads the administrator's token, or creates it. Fails when `address` is reachable from other machines and there is
-    /// neither a valid token nor an identity provider, for then no remote client could be served; also when there is a
+    /// neither a valid token, which the one in `TOOLCRIB_ADMIN_TOKEN` is, too, nor an identity provider, for then no remote client could be served; also when there is a
     /// provider, but no `public_url` by which its tokens could be recognised.
     pub(crate) fn open(address: SocketAddr, registry: Registry, config: &ServerConfig) -> Result<Authenticator> {
         let is_remote = !locality::is_loopback(address);
@@ -139,7 +140,8 @@ impl Authenticator {
         let settings = &config.loaded_config.config;
         ensure_public_url(settings, address)?;
         let has_issuers = !settings.identity.issuers.is_empty();
-        let has_token = || registry.tokens().list().iter().any(|token| !token.expired);
+        let chosen_admin_token = AdminToken::from_variable()?;
+        let has_token = || chosen_admin_token.is_some() || registry.tokens().list().iter().any(|token| !token.expired);
         if is_remote && tokens_reliable && !has_issuers && !has_token() {
             let message = format!(
                 "`{address}` can be reached from other machines, and there is no access token yet; create one with \
@@ -149,7 +151,8 @@ impl Authenticator {
         }
         // Behind a reverse proxy every request seems to come from this machine, so `require_token` counts as reachable.
         let exposure = if is_remote || config.require_token { Exposure::Network } else { Exposure::Loopback };
-        let admin_token_hash = Fingerprint::digest(admin_token::read_or_create(&config.data_dir)?);
+        // After the checks: it may create the file.
+        let admin_token = chosen_admin_token.map_or_else(|| AdminToken::from_file(&config.data_dir), Ok)?;
         let cookie_name = cookie::cookie_name(&registry.logins().store_tag());
         let authenticator = Authenticator {
             address,
@@ -158,7 +161,7 @@ impl Authenticator {
             loopback: ArcSwap::from_pointee(settings.identity.loopback),
             peer_identifier: PeerIdentifier::default(),
             refuse_own_process: config.refuse_own_process,
-            admin_token_hash,
+            admin_token,
             cookie_name,
             rate_limit: TokenRateLimit::default(),
             jwt: AccessTokenVerifier::default(),
@@ -175,6 +178,11 @@ impl Authenticator {
         // At the start, so that the warning is at the top of the log and not beside the first refused client.
         authenticator.probe_peer_identification();
         Ok(authenticator)
+    }
+
+    /// Place of the administrator's token: the path of a file, or the name of a variable.
+    pub(crate) fn admin_token_location(&self) -> &str {
+        &self.admin_token.location
     }
 
     /// True when local processes may read and call without a token. No remote client ever may.
@@ -348,7 +356,7 @@ impl Authenticator {
     /// Looks up a token by its digest, which is all that is stored of it.
     fn find_credential(&self, token: &str) -> Option<Credential> {
         let hash = Fingerprint::digest(token);
-        if hash == self.admin_token_hash {
+        if hash == self.admin_token.hash {
             return Some(Credential::Admin);
         }
         self.registry.tokens().ensure_reliable().ok()?;

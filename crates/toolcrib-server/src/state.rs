@@ -27,7 +27,7 @@ pub struct AppState(Arc<AppStateInner>);
 pub struct ServerConfig {
     /// The merged configuration and the files that it was loaded from.
     pub loaded_config: LoadedConfig,
-    /// Data directory, which holds `admin.token`.
+    /// Data directory, which holds `admin.token` unless `TOOLCRIB_ADMIN_TOKEN` is set.
     pub data_dir: PathBuf,
     /// Requires a token from every client, whatever `identity.loopback` says. For a server behind a reverse proxy, whose
     /// requests all seem to come from this machine.
@@ -97,6 +97,11 @@ impl AppState {
             declare_lock: tokio::sync::Mutex::default(),
             registry,
         })))
+    }
+
+    /// Place of the administrator's token, for messages to local users: the path of a file, or the name of a variable.
+    pub fn admin_token_location(&self) -> &str {
+        self.auth.admin_token_location()
     }
 
     /// Creates a one-time link that signs in to the console as administrator, and returns its path. The link expires

@@ -8,7 +8,6 @@
 mod reload;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::Path;
 
 use clap::Args;
 use serde_json::json;
@@ -82,7 +81,7 @@ async fn serve(
     let http_server = HttpServer::new(listener, mcp_service.clone(), server_config)?;
     let app_state = http_server.app_state().clone();
     // The socket is bound already: connections that arrive from now on wait in its queue.
-    print_addresses(common, &http_server, &session.data_directory).await?;
+    print_addresses(common, &http_server).await?;
     session.warn_without_local_tools();
     warm_at_start(&session.registry);
 
@@ -126,7 +125,7 @@ pub(super) async fn run_until_shutdown(
 
 /// Prints the listening address and how to sign in to the console. The sign-in link is a credential, so it is printed
 /// only to a terminal or with `--json`, and not into the log of a service.
-pub(super) async fn print_addresses(common: &CommonArguments, http_server: &HttpServer, data: &Path) -> Result<()> {
+pub(super) async fn print_addresses(common: &CommonArguments, http_server: &HttpServer) -> Result<()> {
     let address = http_server.address();
     // `listening` shows the address as bound; links use one that works in a browser on this machine.
     let url = format!("http://{address}");
@@ -147,8 +146,8 @@ pub(super) async fn print_addresses(common: &CommonArguments, http_server: &Http
         common.hint(&format!("{endpoint}; the link to the console works once, within ten minutes"));
     } else {
         output::print_line(&format!("listening on {url}\nconsole at {console}/"))?;
-        let token = data.join("admin.token");
-        common.hint(&format!("{endpoint}; sign in to the console with the token in `{}`", token.display()));
+        let token = http_server.app_state().admin_token_location();
+        common.hint(&format!("{endpoint}; sign in to the console with the token in `{token}`"));
     }
     // Tokens and results cross the network in clear text.
     if !address.ip().to_canonical().is_loopback() {

@@ -1,43 +1,92 @@
-//! `DATA/admin.token`: the administrator's token. Reading the file gives full access, so only its owner may have read
-//! permission; a file that others can read is refused and not repaired, for its token may be known already.
+//! The administrator's token: in the variable `TOOLCRIB_ADMIN_TOKEN`, or else in the file `DATA/admin.token`. The variable
+//! gives several nodes the same token.
+//!
+//! Reading the file gives full access, so only its owner may have read permission; a file that others can read is refused
+//! and not repaired, for its token may be known already.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
+use toolcrib::core::fingerprint::Fingerprint;
 use toolcrib::private_dir::ensure_private_directory;
 use toolcrib::registry::random_token;
 use toolcrib::{Code, Error, Result};
 
 /// Name of the file in the data directory.
 const TOKEN_FILE_NAME: &str = "admin.token";
-/// Minimum length of a token, so that one written by hand is as hard to guess as a generated one. A generated token has
-/// 47 characters.
+/// Minimum length of a token in the file, so that one written by hand is as hard to guess as a generated one. A generated
+/// token has 47 characters.
 const MIN_TOKEN_LEN: usize = 32;
+/// Variable with the token; an empty one counts as unset.
+const TOKEN_VARIABLE: &str = "TOOLCRIB_ADMIN_TOKEN";
+/// Minimum length of a token in the variable. Lower than that of the file, because tools that manage secrets generate
+/// shorter ones.
+const MIN_VARIABLE_LEN: usize = 16;
 
-/// Reads the token, or creates the file with a random one. Fails when other users may know the token.
-pub(super) fn read_or_create(data_dir: &Path) -> Result<String> {
-    ensure_private_directory(data_dir)?;
-    let path = data_dir.join(TOKEN_FILE_NAME);
+/// The administrator's token, of which only the digest is kept.
+#[derive(Debug)]
+pub(super) struct AdminToken {
+    pub(super) hash: Fingerprint,
+    /// The file, or the variable; for messages to local users.
+    pub(super) location: String,
+}
+
+impl AdminToken {
+    /// Reads the variable; `None` without it.
+    pub(super) fn from_variable() -> Result<Option<AdminToken>> {
+        let Some(value) = std::env::var_os(TOKEN_VARIABLE).filter(|value| !value.is_empty()) else { return Ok(None) };
+        let hash = Fingerprint::digest(parse_variable(value)?);
+        Ok(Some(AdminToken { hash, location: TOKEN_VARIABLE.to_owned() }))
+    }
+
+    /// Reads the file, or creates it with a random token. Fails when other users may know the token.
+    pub(super) fn from_file(data_dir: &Path) -> Result<AdminToken> {
+        ensure_private_directory(data_dir)?;
+        let path = data_dir.join(TOKEN_FILE_NAME);
+        let hash = Fingerprint::digest(read_or_create(data_dir, &path)?);
+        Ok(AdminToken { hash, location: path.display().to_string() })
+    }
+}
+
+/// Returns the token in the variable. The error does not contain it.
+fn parse_variable(value: OsString) -> Result<String> {
+    let token = value.into_string().unwrap_or_default().trim().to_owned();
+    if !is_token(&token, MIN_VARIABLE_LEN) {
+        let message =
+            format!("`{TOKEN_VARIABLE}` holds no token of {MIN_VARIABLE_LEN} or more printable ASCII characters");
+        return Err(Error::new(Code::ConfigInvalid, message));
+    }
+    Ok(token)
+}
+
+/// Whether a text is long enough and can be sent in a header.
+fn is_token(text: &str, min_len: usize) -> bool {
+    text.len() >= min_len && text.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
+/// Reads the token in the file, or creates it.
+fn read_or_create(data_dir: &Path, path: &Path) -> Result<String> {
     let invalid = |reason: String| {
         let message = format!("`{}` {reason}; remove it, and the next start creates a new one", path.display());
         Error::new(Code::ConfigInvalid, message)
     };
     // Read first and created only if missing: an existing file must never be replaced, because clients know its token.
-    let text = match fs::read_to_string(&path) {
+    let text = match fs::read_to_string(path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            create(data_dir, &path).map_err(|error| invalid(format!("cannot be created: {error}")).with_cause(error))?
+            create(data_dir, path).map_err(|error| invalid(format!("cannot be created: {error}")).with_cause(error))?
         }
         Err(error) => return Err(invalid(format!("cannot be read: {error}")).with_cause(error)),
     };
     // Checked for a new file too: on a file system without permissions the file is readable by others whatever was
     // asked for.
-    if let Some(reason) = exposure_reason(&path).map_err(|error| invalid(format!("cannot be inspected: {error}")))? {
+    if let Some(reason) = exposure_reason(path).map_err(|error| invalid(format!("cannot be inspected: {error}")))? {
         return Err(invalid(reason.into()));
     }
     let token = text.trim();
-    if token.len() < MIN_TOKEN_LEN || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+    if !is_token(token, MIN_TOKEN_LEN) {
         return Err(invalid(format!("holds no token of {MIN_TOKEN_LEN} or more printable ASCII characters")));
     }
     Ok(token.to_owned())
@@ -103,6 +152,20 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+
+    fn read_or_create(data_dir: &Path) -> Result<String> {
+        ensure_private_directory(data_dir)?;
+        super::read_or_create(data_dir, &data_dir.join(TOKEN_FILE_NAME))
+    }
+
+    #[test]
+    fn a_variable_needs_a_token_that_a_header_can_have() {
+        assert_eq!(parse_variable("0123456789abcdef\n".into()).unwrap(), "0123456789abcdef");
+        for text in ["letmein", "0123456789abcde", "0123456789 abcdef", "0123456789abcdéf"] {
+            let error = parse_variable(text.into()).unwrap_err();
+            assert!(error.message.contains("holds no token of 16") && !error.message.contains(text), "{error}");
+        }
+    }
 
     #[test]
     fn the_token_is_created_once_and_readable_by_its_owner_alone() {

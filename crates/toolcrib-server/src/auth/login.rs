@@ -204,7 +204,7 @@ fn token_hint(app: &AppState, locality: Locality) -> Markup {
     html! {
         @if locality == Locality::Local {
             p.hint {
-                "The administrator's token is in the file " code { (app.data_dir.join("admin.token").display()) }
+                "The administrator's token is in " code { (app.auth.admin_token_location()) }
                 "; " code { "toolcrib token create NAME --role viewer" } " creates a token for another user."
             }
         } @else {

@@ -38,7 +38,7 @@ pub(super) async fn run(common: &CommonArguments, listen: &str) -> Result<()> {
             refuse_own_process: true,
         };
         let http_server = HttpServer::new(listener, mcp_service, server_config)?;
-        serve::print_addresses(common, &http_server, &sandbox.data_directory()).await?;
+        serve::print_addresses(common, &http_server).await?;
         common.hint("hint: the tools are those of a bundled MCP server and a bundled API; Ctrl-C ends the demo");
         serve::run_until_shutdown(common, http_server, pending(), &mut shutdown_signals).await;
         Ok(())
