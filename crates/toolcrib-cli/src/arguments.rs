@@ -10,6 +10,7 @@ use clap::error::Error as UsageError;
 use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use serde::Serialize;
 use toolcrib::Result;
+use toolcrib::core::node_label::{NODE_LABEL_RULE, is_node_label};
 
 use crate::discovery_wait::InterruptibleWait;
 use crate::output;
@@ -54,6 +55,10 @@ pub(crate) struct CommonArguments {
     /// Store, instead of the one in the data directory: `sqlite:FILE` or `memory:`
     #[arg(long, global = true, value_name = "URL", help_heading = "Common options")]
     pub(crate) store: Option<String>,
+    /// Label of this node, which decides which sources it may start; by default the name of the machine
+    #[arg(long, global = true, value_name = "NAME", env = "TOOLCRIB_NODE", help_heading = "Common options")]
+    #[arg(value_parser = parse_node_label)]
+    pub(crate) node: Option<String>,
     /// Print data as JSON
     #[arg(long, global = true, help_heading = "Common options")]
     pub(crate) json: bool,
@@ -70,6 +75,11 @@ pub(crate) struct CommonArguments {
     /// The current wait for sources, shared with the signal handler.
     #[arg(skip)]
     pub(crate) wait: InterruptibleWait,
+}
+
+/// Parses the label of a node.
+fn parse_node_label(text: &str) -> Result<String, String> {
+    if is_node_label(text) { Ok(text.to_owned()) } else { Err(NODE_LABEL_RULE.to_owned()) }
 }
 
 impl CommonArguments {

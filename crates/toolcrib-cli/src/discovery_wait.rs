@@ -432,8 +432,10 @@ fn spawn_refresh(common: &CommonArguments, sources: &[&SourceId]) -> std::io::Re
             command.arg(option).arg(path);
         }
     }
-    if let Some(store) = &common.store {
-        command.arg("--store").arg(store);
+    for (option, value) in [("--store", &common.store), ("--node", &common.node)] {
+        if let Some(value) = value {
+            command.arg(option).arg(value);
+        }
     }
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     // Its own process group, so that Ctrl-C at this terminal does not end it.

@@ -80,15 +80,16 @@ impl CliSession {
             common.hint(&format!("warning: {fault}"));
         }
         let data_directory = data_directory(common, &loaded_config)?;
-        let store = open_store(common, &data_directory).await?;
+        let store = open_store(common, &loaded_config, &data_directory).await?;
         CliSession::build(common, loaded_config, data_directory, store, kind).await
     }
 
     /// Opens a session for a command that contacts none of the configured sources, so that it need not ask for trust.
     pub(crate) async fn open_offline(common: &CommonArguments) -> Result<CliSession> {
         let loaded_config = load_config(common)?;
+        hint_ignored_store(common, &loaded_config);
         let data_directory = data_directory(common, &loaded_config)?;
-        let store = open_store(common, &data_directory).await?;
+        let store = open_store(common, &loaded_config, &data_directory).await?;
         CliSession::build(common, loaded_config, data_directory, store, SessionKind::OneShot).await
     }
 
@@ -98,7 +99,7 @@ impl CliSession {
         let loaded_config = load_config(common)?;
         let data_directory = data_directory(common, &loaded_config)?;
         // A store that was named must be opened, and an existing data directory may have one.
-        if common.store.is_some() || data_directory.exists() {
+        if names_store(common, &loaded_config) || data_directory.exists() {
             return CliSession::open_offline(common).await;
         }
         let store = store::open_with_head("memory:", &data_directory).await?;
@@ -117,7 +118,9 @@ impl CliSession {
         for warning in &loaded_config.config.warnings {
             common.hint(&format!("warning: {warning}"));
         }
+        let node_label = common.node.clone().unwrap_or_else(toolcrib::default_node_label);
         let options = RegistryOptions {
+            node_label,
             store: Some(opened.store),
             head_file: opened.head,
             logs_directory: Some(data_directory.join("logs")),
@@ -212,7 +215,7 @@ pub(crate) fn load_config(common: &CommonArguments) -> Result<LoadedConfig> {
     let mut loaded_config = config_file::load(common.config.as_deref(), &config_file::working_directory()?)?;
     // A store that is named without a file may belong to a server with a file of its own, whose rules and sources the
     // user's file does not replace.
-    if loaded_config.file.is_none() && (common.data.is_some() || common.store.is_some()) {
+    if loaded_config.file.is_none() && (common.data.is_some() || names_store(common, &loaded_config)) {
         loaded_config.config.replaces_rules = false;
         loaded_config.config.retains_sources = true;
     }
@@ -227,14 +230,44 @@ pub(crate) fn data_directory(common: &CommonArguments, loaded_config: &LoadedCon
     }
 }
 
-/// Opens the store, creating the data directory if needed.
-async fn open_store(common: &CommonArguments, data_directory: &Path) -> Result<OpenedStore> {
-    store::open_with_head(&store_url(common, data_directory), data_directory).await
+/// Whether the command line or the configuration names a store.
+pub(crate) fn names_store(common: &CommonArguments, loaded_config: &LoadedConfig) -> bool {
+    common.store.is_some() || loaded_config.config.store.is_some()
 }
 
-/// Returns the store URL given by `--store`, or the data directory, which stands for the SQLite file in it.
-pub(crate) fn store_url(common: &CommonArguments, data_directory: &Path) -> String {
-    common.store.clone().unwrap_or_else(|| data_directory.to_string_lossy().into_owned())
+/// Opens the store, creating the data directory if needed.
+async fn open_store(
+    common: &CommonArguments,
+    loaded_config: &LoadedConfig,
+    data_directory: &Path,
+) -> Result<OpenedStore> {
+    store::open_with_head(&store_url(common, loaded_config, data_directory)?, data_directory).await
+}
+
+/// Returns the store URL given by `--store` or the configuration, or the data directory, which stands for the SQLite
+/// file in it. May contain a password. Fails if a reference in the configuration cannot be resolved.
+pub(crate) fn store_url(
+    common: &CommonArguments,
+    loaded_config: &LoadedConfig,
+    data_directory: &Path,
+) -> Result<String> {
+    if let Some(store) = &common.store {
+        return Ok(store.clone());
+    }
+    let configured = loaded_config.store_location()?;
+    Ok(configured.unwrap_or_else(|| data_directory.to_string_lossy().into_owned()))
+}
+
+/// Prints a hint if a project file that is not trusted names a store, for a command that does not ask for trust: it
+/// works on another store than the user may expect.
+fn hint_ignored_store(common: &CommonArguments, loaded_config: &LoadedConfig) {
+    let Some(project) = loaded_config.untrusted_project() else { return };
+    if project.config.store.is_some() && common.store.is_none() {
+        common.hint(&format!(
+            "hint: {}, so the store that it names is not used; review it, then run `toolcrib trust`",
+            project.untrusted_reason()
+        ));
+    }
 }
 
 /// Asks for trust in a project file that was found by walking up from the working directory. Asks once, and again when

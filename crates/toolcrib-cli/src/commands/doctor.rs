@@ -73,7 +73,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
             checks.extend(environment::check_config(&loaded_config));
             checks.extend(environment::check_trust(&loaded_config));
             let data_directory = session::data_directory(&silent, &loaded_config);
-            checks.extend(environment::check_data_directory(&silent, &data_directory));
+            checks.extend(environment::check_data_directory(&silent, &loaded_config, &data_directory));
             checks.extend(check_store_and_sources(&silent, common, &arguments).await);
         }
         // Without a configuration the data directory is unknown, so store and sources cannot be checked.

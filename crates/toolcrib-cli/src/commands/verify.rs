@@ -85,7 +85,7 @@ async fn accept_damage(common: &CommonArguments, session: CliSession) -> Result<
     let damage = session.registry.store().describe_damage().await;
     let salvage = session.registry.store().salvage().await?;
     // Taken before the session closes: the location of the file, and the time that becomes part of its new name.
-    let store_url = store_url(common, &session.data_directory);
+    let store_url = store_url(common, &session.loaded_config, &session.data_directory)?;
     let now = session.registry.now();
     session.close().await;
     let moved_to = store::rebuild_store(&store_url, &salvage, now).await?;

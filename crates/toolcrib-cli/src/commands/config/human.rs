@@ -62,6 +62,9 @@ pub(super) fn render_config(merged: &Value) -> String {
     if !merged["public_url"]["value"].is_null() {
         render_with_origin(&mut text, "", "public_url", &merged["public_url"]);
     }
+    if !merged["store"]["value"].is_null() {
+        render_with_origin(&mut text, "", "store", &merged["store"]);
+    }
     render_with_origin(&mut text, "", "warm", &merged["warm"]);
     text
 }

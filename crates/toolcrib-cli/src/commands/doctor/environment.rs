@@ -15,7 +15,7 @@ use super::DoctorCheck;
 use crate::arguments::CommonArguments;
 use crate::commands::verify;
 use crate::plural::pluralize;
-use crate::session::CliSession;
+use crate::session::{CliSession, names_store, store_url};
 
 /// Reports which configuration file is used, and its warnings.
 pub(super) fn check_config(loaded_config: &LoadedConfig) -> Vec<DoctorCheck> {
@@ -52,9 +52,13 @@ pub(super) fn check_trust(loaded_config: &LoadedConfig) -> Option<DoctorCheck> {
 }
 
 /// Checks that the data directory is writable by its owner only. A missing one is created when the store is opened.
-pub(super) fn check_data_directory(common: &CommonArguments, directory: &Result<PathBuf>) -> Option<DoctorCheck> {
-    // With `--store` the data directory holds no store, so its permissions matter less.
-    if common.store.is_some() {
+pub(super) fn check_data_directory(
+    common: &CommonArguments,
+    loaded_config: &LoadedConfig,
+    directory: &Result<PathBuf>,
+) -> Option<DoctorCheck> {
+    // If the store is elsewhere, the data directory holds none, so its permissions matter less.
+    if names_store(common, loaded_config) {
         return None;
     }
     let directory = match directory {
@@ -101,9 +105,11 @@ fn is_writable_by_others(_: &Path) -> bool {
 /// Verifies the integrity of the opened store, as `toolcrib verify` does.
 pub(super) async fn check_store(session: &CliSession) -> Vec<DoctorCheck> {
     // Only the scheme of a store URL: the path is of no interest here.
-    let location = match &session.common.store {
-        Some(url) => url.split(':').next().unwrap_or_default().to_owned(),
-        None => format!("`{}`", session.data_directory.display()),
+    let location = match store_url(&session.common, &session.loaded_config, &session.data_directory) {
+        Ok(url) if names_store(&session.common, &session.loaded_config) => {
+            url.split(':').next().unwrap_or_default().to_owned()
+        }
+        Ok(_) | Err(_) => format!("`{}`", session.data_directory.display()),
     };
     match session.registry.store().verify().await {
         Ok(verification) if verification.faults.is_empty() => {

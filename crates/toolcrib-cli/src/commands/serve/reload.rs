@@ -108,12 +108,24 @@ pub(super) async fn watch_config(
             "as before the failed attempt".to_owned()
         };
         session.common.hint(&format!("configuration reloaded: {changes}"));
+        if loaded.config.store != current.config.store {
+            warn_about_store(session, &loaded);
+        }
         if !local_had_none {
             session.warn_without_local_tools();
         }
         // Watch the new set of files, keeping the stamps of those that stay.
         known = watched_paths(&loaded).map(|path| (path.clone(), known.get(&path).copied().flatten())).collect();
         current = loaded;
+    }
+}
+
+/// Prints a warning if the configuration names another store than the one in use, which stays open until the end.
+fn warn_about_store(session: &CliSession, loaded: &LoadedConfig) {
+    let started_with = &session.loaded_config.config.store;
+    if session.common.store.is_none() && loaded.config.store != *started_with {
+        let message = "`store` has changed, but the store of the start stays in use; restart to use the other one";
+        session.common.hint(&format!("warning: {message}"));
     }
 }
 
@@ -191,6 +203,7 @@ fn describe_changes(before: &Config, after: &Config) -> Vec<String> {
         allow_private_sources,
         identity,
         public_url,
+        store,
         limits,
         warm,
         search_model,
@@ -208,6 +221,7 @@ fn describe_changes(before: &Config, after: &Config) -> Vec<String> {
         ("warm", *warm != after.warm),
         ("identity", *identity != after.identity),
         ("public_url", *public_url != after.public_url),
+        ("store", *store != after.store),
         ("limits", *limits != after.limits),
         ("allow_commands", *allow_commands != after.allow_commands),
         ("allow_private_sources", *allow_private_sources != after.allow_private_sources),
