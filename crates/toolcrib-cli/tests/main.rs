@@ -9,6 +9,7 @@ mod access;
 mod auth;
 mod binaries;
 mod clients;
+mod cluster;
 mod console;
 mod context;
 mod damaged_store;

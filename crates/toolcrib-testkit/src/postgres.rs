@@ -48,6 +48,11 @@ pub fn shared_database() -> Option<String> {
     Some(SHARED_SERVER.get_or_init(PostgresServer::start).as_ref()?.create_database())
 }
 
+/// Whether tests can start PostgreSQL.
+pub fn is_installed() -> bool {
+    Installation::find().is_some()
+}
+
 /// Running PostgreSQL server with its own data. Dropping it stops the server and removes the data.
 #[derive(Debug)]
 pub struct PostgresServer {

@@ -92,6 +92,13 @@ pub fn chromium() -> Option<PathBuf> {
     fetched_path(CHROMIUM_PATH).or_else(|| Some(PathBuf::from("/usr/bin/chromium")).filter(|path| path.exists()))
 }
 
+/// HAProxy, which `examples/cluster` uses. Debian installs it where the `PATH` of a user may not lead.
+pub fn haproxy() -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let folders = env::split_paths(&path).chain([PathBuf::from("/usr/sbin")]);
+    folders.map(|folder| folder.join("haproxy")).find(|program| program.is_file())
+}
+
 /// Directory of Node.js packages, if those for browser and accessibility tests were fetched.
 pub fn node_modules() -> Option<PathBuf> {
     fetched_path("node_modules/playwright-core/package.json").and(fetched_path("node_modules"))
