@@ -20,6 +20,7 @@ mod damage;
 mod event;
 pub mod history;
 mod reconcile;
+mod saved_state;
 mod stored_event;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};

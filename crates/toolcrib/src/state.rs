@@ -14,6 +14,7 @@ mod tool_names;
 // From the journal to the published snapshot.
 mod assemble;
 mod connection_fingerprints;
+mod inventory_snapshot;
 mod journal;
 mod publish;
 mod reconcile;
@@ -48,7 +49,8 @@ use crate::store::{Commit, CommitOutcome, Measurement, Store};
 use crate::tasks::Tasks;
 
 pub(crate) use damage::{HeadCheck, JournalDamage};
-pub(crate) use journal::{EntryStatus, JournalEntry, READ_BATCH_SIZE};
+pub(crate) use inventory_snapshot::InventorySnapshot;
+pub(crate) use journal::{EntryStatus, Journal, JournalEntry, READ_BATCH_SIZE};
 pub(crate) use newer_records::NewerRecord;
 pub(crate) use publish::{PrecomputedDelta, WriterState};
 pub(crate) use snapshot::{EnvironmentOverrides, Snapshot, list_timeout};

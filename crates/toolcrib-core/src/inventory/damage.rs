@@ -126,6 +126,11 @@ impl DamageLog {
         }
     }
 
+    /// Begins after records that were read before, of which `accepted_through` is the last acceptance.
+    pub fn resume(&mut self, accepted_through: u64) {
+        self.accepted_through = accepted_through;
+    }
+
     /// Returns the ranges of records that an acceptance must name to cover all unaccepted damage; `None` where they are
     /// not all known.
     pub fn records(&self) -> Option<Vec<(u64, u64)>> {

@@ -20,8 +20,8 @@ use toolcrib_core::{Result, SourceId, Timestamp};
 
 use super::{Registry, Visibility};
 use crate::connector::run_blocking;
-use crate::state::{EntryStatus, JournalEntry, READ_BATCH_SIZE};
-use crate::store::DiscoveryCheck;
+use crate::state::{EntryStatus, Journal, JournalEntry, READ_BATCH_SIZE};
+use crate::store::{DiscoveryCheck, StoredRecord};
 
 /// Which records of the journal to return; by default all that are in memory.
 #[derive(Debug, Clone, Default)]
@@ -129,8 +129,11 @@ impl History<'_> {
         let visibility = self.registry.visibility(self.principal);
         let filter = Arc::new(HistoryFilter { query: query.clone(), matcher, visibility });
         let Some(after) = query.after else {
+            let skipped = self.read_skipped_records(&journal).await?;
             return run_with_filter(&filter, move |filter| {
-                let newest = journal.newest_first().filter_map(|entry| filter.describe(entry)).take(limit);
+                let skipped: Vec<JournalEntry> = skipped.into_iter().map(JournalEntry::parse).collect();
+                let entries = journal.newest_first().chain(skipped.iter().rev());
+                let newest = entries.filter_map(|entry| filter.describe(entry)).take(limit);
                 let mut records: Vec<HistoryRecord> = newest.collect();
                 records.reverse();
                 HistoryPage { records, next_after: None }
@@ -170,6 +173,15 @@ impl History<'_> {
         // `None` once the newest record of this snapshot was examined.
         let next_after = newest.filter(|newest| scan.last_seq < *newest).map(|_| scan.last_seq);
         Ok(HistoryPage { records: scan.records, next_after })
+    }
+
+    /// Reads the newest records that are not in memory because the start began with a snapshot.
+    async fn read_skipped_records(&self, journal: &Journal) -> Result<Vec<StoredRecord>> {
+        let Some((after, last)) = journal.skipped_range() else { return Ok(Vec::new()) };
+        let count = usize::try_from(last - after).unwrap_or(usize::MAX);
+        let mut records = self.registry.state.store.records(after, count).await?;
+        records.retain(|record| record.seq <= last);
+        Ok(records)
     }
 
     /// Returns a record from a notice in the form of `history`. For an event of a newer Toolcrib, its stored text is

@@ -97,6 +97,7 @@ impl Registry {
         // What opening logs belongs to the command, or to no request.
         let trace = options.trace.clone().unwrap_or_else(Trace::log_only);
         let span = tracing::info_span!("open", trace_id = %trace.id());
+        state.begin_with_snapshot().instrument(span.clone()).await;
         // Read the journal first, then apply the configuration to it.
         state.catch_up().instrument(span.clone()).await?;
         state.reconcile(config).instrument(span.clone()).await?;
@@ -120,6 +121,9 @@ impl Registry {
             tracing::warn!(%error, "console sessions cannot be read");
         }
         maintenance.spawn();
+        if options.follow_writes {
+            tasks.spawn_until_shutdown(state.clone().keep_snapshots());
+        }
         let _shutdown_guard = Arc::new(tasks.shutdown_guard());
         let registry = Registry {
             options,

@@ -12,7 +12,7 @@ use toolcrib_core::text::sanitize_truncated;
 
 use super::Registry;
 use crate::maintenance::StoreHealth;
-use crate::state::{HeadCheck, JournalDamage, JournalEntry, NewerRecord, READ_BATCH_SIZE};
+use crate::state::{HeadCheck, InventorySnapshot, JournalDamage, JournalEntry, NewerRecord, READ_BATCH_SIZE};
 use crate::store::{JournalPosition, NodeStatus, StoreState, StoredRecord};
 
 /// Result of a verification.
@@ -41,6 +41,9 @@ pub struct Verification {
     /// Descriptions of all faults; empty if there are none.
     pub faults: Vec<String>,
 }
+
+/// Next step after a fault of the snapshot.
+const SNAPSHOT_HINT: &str = "; `toolcrib store prune` removes it, and a server writes a new one";
 
 /// Maximum number of faults shown from the store's own integrity check.
 const MAX_INTEGRITY_LINES: usize = 20;
@@ -72,10 +75,12 @@ impl StoreMaintenance<'_> {
         let mut verification = Verification::default();
         let mut replay = Inventory::default();
         let mut newer_record = None;
+        let mut snapshot_fault = None;
         let head_file = self.registry.options.head_file.as_ref();
         let store_damage = head_file.and_then(|head| head.store_damage.clone());
         let mut damage = JournalDamage { store: store_damage, ..JournalDamage::default() };
         let mut head_check = HeadCheck::new(JournalPosition::default(), damage.read_head(head_file).await);
+        let snapshot = self.load_snapshot().await;
         // Replay the journal.
         for stored in self.read_journal(&mut damage).await? {
             let entry = JournalEntry::parse(stored);
@@ -86,6 +91,15 @@ impl StoreMaintenance<'_> {
             newer_record = NewerRecord::latest(newer_record, newer.into_iter().filter(|newer| newer.critical));
             replay.apply(&entry.record);
             verification.records += 1;
+            if let Ok(Some(snapshot)) = &snapshot
+                && snapshot.position.seq == entry.record.seq
+                && snapshot.position.checksum == *entry.checksum
+                && snapshot.inventory != replay
+            {
+                let fault =
+                    format!("the snapshot of the inventory differs from a replay of the journal{SNAPSHOT_HINT}");
+                snapshot_fault = Some(fault);
+            }
         }
         verification.upgrade = newer_record.map(|newer| newer.to_error().message);
         head_check.finish(replay.version, &mut damage);
@@ -95,6 +109,7 @@ impl StoreMaintenance<'_> {
             verification.store = damage.state();
         }
         verification.faults.clone_from(&verification.damage);
+        verification.faults.extend(snapshot.err().or(snapshot_fault));
         // Compare with what is served, then check the content that the journal refers to.
         verification.faults.extend(self.integrity_faults().await);
         self.ignore_damage(self.registry.state.catch_up().await)?;
@@ -133,6 +148,17 @@ impl StoreMaintenance<'_> {
             }
         }
         Ok(verification)
+    }
+
+    /// Returns the snapshot of the inventory, if this version wrote it, or a description of its damage.
+    async fn load_snapshot(&self) -> Result<Option<InventorySnapshot>, String> {
+        let stored = self.registry.state.store.snapshot().await;
+        let snapshot =
+            stored.and_then(|stored| Ok(stored.as_ref().map(InventorySnapshot::from_stored).transpose()?.flatten()));
+        snapshot.map_err(|error| {
+            let reason = sanitize_truncated(&error.message, 200);
+            format!("the snapshot of the inventory is damaged: {reason}{SNAPSHOT_HINT}")
+        })
     }
 
     /// Runs the store's own integrity check; returns descriptions of faults. Reads everything.

@@ -33,6 +33,8 @@ pub(crate) struct Journal {
     /// Number of records in all chunks.
     count: usize,
     bytes: usize,
+    /// Sequence number of the record before the cached ones, if it was not read because a snapshot contains it; else 0.
+    begins_after: u64,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -110,6 +112,11 @@ impl JournalEntry {
 }
 
 impl Journal {
+    /// Begins an empty cache after a record.
+    pub(crate) fn begin_after(&mut self, seq: u64) {
+        *self = Journal { begins_after: seq, ..Journal::default() };
+    }
+
     /// Appends records and evicts the oldest ones.
     pub(crate) fn append(&mut self, entries: &[JournalEntry]) {
         // Of a long batch, as at a start, only the end is kept; earlier chunks are dropped too, so that there is no
@@ -144,6 +151,7 @@ impl Journal {
             self.count -= oldest.entries.len();
             self.bytes -= oldest.bytes;
             self.chunks.pop_front();
+            self.begins_after = 0;
         }
     }
 
@@ -152,15 +160,26 @@ impl Journal {
         self.chunks.front()?.entries.first().map(|entry| entry.record.seq)
     }
 
-    /// Returns the sequence number of the newest cached record.
+    /// Returns the sequence number of the newest record, which is cached unless a snapshot contains it.
     pub(crate) fn newest_seq(&self) -> Option<u64> {
-        self.chunks.back()?.entries.last().map(|entry| entry.record.seq)
+        let cached = self.chunks.back().and_then(|chunk| chunk.entries.last()).map(|entry| entry.record.seq);
+        cached.or_else(|| Some(self.begins_after).filter(|seq| *seq > 0))
     }
 
-    /// Whether some records after `seq` are no longer cached. The caller then reads the store first. An empty cache has
-    /// nothing missing: the journal is empty too.
+    /// Whether some records after `seq` are not cached. The caller then reads the store first.
     pub(crate) fn starts_after(&self, seq: u64) -> bool {
-        self.oldest_seq().is_some_and(|oldest| seq.saturating_add(1) < oldest)
+        match self.oldest_seq() {
+            Some(oldest) => seq.saturating_add(1) < oldest,
+            None => seq < self.begins_after,
+        }
+    }
+
+    /// Returns the range of records that would be cached if they had been read: the number of the record before the
+    /// first, and that of the last. `None` if none were skipped.
+    pub(crate) fn skipped_range(&self) -> Option<(u64, u64)> {
+        let missing = MIN_CACHED_RECORDS.saturating_sub(self.count) as u64;
+        let last = self.begins_after;
+        (missing > 0 && last > 0).then_some((last.saturating_sub(missing), last))
     }
 
     /// Returns the cached records after `seq`, oldest first.
@@ -252,6 +271,24 @@ mod tests {
         journal.append(&make_entries(25_701..=25_701, 2 * MAX_CACHED_BYTES));
         assert_eq!(seqs(journal.entries_after(25_700)), [25_701], "the newest is kept, whatever its size");
         assert_eq!(journal.chunks.len(), 1);
+    }
+
+    #[test]
+    fn records_before_a_snapshot_are_known_to_be_missing() {
+        let mut journal = Journal::default();
+        assert_eq!((journal.newest_seq(), journal.skipped_range(), journal.starts_after(0)), (None, None, false));
+        journal.begin_after(25_000);
+        assert_eq!((journal.newest_seq(), journal.skipped_range()), (Some(25_000), Some((15_000, 25_000))));
+        assert!(journal.starts_after(24_999) && !journal.starts_after(25_000));
+        journal.append(&make_entries(25_001..=25_100, 0));
+        assert_eq!((journal.newest_seq(), journal.skipped_range()), (Some(25_100), Some((15_100, 25_000))));
+        assert!(journal.starts_after(24_999) && !journal.starts_after(25_000));
+        journal.append(&make_entries(25_101..=35_000, 0));
+        assert_eq!(journal.skipped_range(), None, "enough records are cached");
+        let mut journal = Journal::default();
+        journal.begin_after(25_000);
+        journal.append(&make_entries(25_001..=25_600, 100_000));
+        assert_eq!(journal.skipped_range(), None, "records after the snapshot were evicted");
     }
 
     #[test]

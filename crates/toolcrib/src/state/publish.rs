@@ -44,7 +44,7 @@ pub(crate) struct WriterState {
     /// in proportion to the tools of the source.
     catalog_sources: BTreeMap<SourceId, Arc<CatalogSource>>,
     /// Newest records, for `history`.
-    journal: Arc<Journal>,
+    pub(super) journal: Arc<Journal>,
     /// A critical record that only a newer Toolcrib understands.
     pub(super) newer_record: Option<Arc<NewerRecord>>,
     /// Whether one of those records is about a group, access rule or policy.
@@ -52,7 +52,11 @@ pub(crate) struct WriterState {
     /// Damage of the journal and the store's file.
     pub(super) damage: JournalDamage,
     /// Last record that was applied.
-    position: JournalPosition,
+    pub(super) position: JournalPosition,
+    /// Last record of the newest snapshot of the inventory that this process has read or written.
+    pub(super) snapshot_seq: u64,
+    /// Whether the inventory is that of a stored snapshot, and nothing of it is published yet.
+    pub(super) is_unpublished: bool,
     /// Sequence number of the last record according to the head file. Larger than the last record only if records were
     /// lost.
     remembered_seq: u64,
@@ -224,7 +228,8 @@ impl State {
             }
         }
         head_check.finish(after.max(inventory.version), &mut damage);
-        let statuses = if writer.statuses_dirty || !new_entries.is_empty() {
+        let has_news = writer.is_unpublished || !new_entries.is_empty();
+        let statuses = if writer.statuses_dirty || has_news {
             writer.with_local_overrides(self.read_statuses().await?)
         } else {
             self.snapshot.load().statuses.clone()
@@ -233,7 +238,7 @@ impl State {
         if is_new_damage && !damage.is_empty() {
             tracing::error!("{}", damage.to_error());
         }
-        if new_entries.is_empty() {
+        if !has_news {
             let published_damage = damage.to_published();
             writer.damage = damage;
             writer.remembered_seq = remembered_seq;
@@ -252,8 +257,11 @@ impl State {
             return Ok(());
         }
         // Load what the touched sources need. Nothing of `writer` has changed up to here.
-        let touched: BTreeSet<SourceId> =
-            new_entries.iter().filter_map(|entry| entry.record.event.source().cloned()).collect();
+        let touched: BTreeSet<SourceId> = if writer.is_unpublished {
+            inventory.all_source_ids().cloned().collect()
+        } else {
+            new_entries.iter().filter_map(|entry| entry.record.event.source().cloned()).collect()
+        };
         let definitions = load_definitions(&*self.store, writer, &inventory, &touched).await?;
         let segments = load_segments(&*self.store, writer, &inventory, &definitions, &touched).await?;
         let features = load_features(&*self.store, writer, &inventory, &touched).await?;
@@ -276,10 +284,10 @@ impl State {
         writer.has_newer_rules |= has_newer_rules;
         writer.damage = damage;
         writer.remembered_seq = remembered_seq;
-        writer.position = new_entries.last().map_or_else(JournalPosition::default, |last| JournalPosition {
-            seq: last.record.seq,
-            checksum: last.checksum.to_string(),
-        });
+        if let Some(last) = new_entries.last() {
+            writer.position = JournalPosition { seq: last.record.seq, checksum: last.checksum.to_string() };
+        }
+        writer.is_unpublished = false;
         writer.inventory = inventory;
         writer.definitions = definitions;
         writer.segments = segments;

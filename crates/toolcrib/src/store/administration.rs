@@ -33,7 +33,7 @@ pub trait StoreAdministration: Send + Sync + std::fmt::Debug {
     /// Returns the sources that have checks, whether or not they still exist, in order.
     async fn checked_sources(&self) -> Result<Vec<SourceId>>;
 
-    /// Removes, or counts, what is not in the selection.
+    /// Removes, or counts, what is not in the selection. Also removes the snapshot of the inventory, uncounted.
     async fn prune(&self, selection: &PruneSelection, mode: PruneMode) -> Result<PruneReport>;
 
     /// Returns the version of the schema.

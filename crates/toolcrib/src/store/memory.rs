@@ -351,6 +351,7 @@ impl MemoryState {
     /// Removes what is not in the selection.
     fn prune(&mut self, selection: &PruneSelection) -> PruneReport {
         let mut report = PruneReport::default();
+        self.snapshot = None;
         for (source, checks) in &mut self.checks {
             let is_kept =
                 |check: &DiscoveryCheck| check.at >= selection.checks_since && selection.sources.contains(source);

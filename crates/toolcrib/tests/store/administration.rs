@@ -149,6 +149,9 @@ pub(super) async fn pruning_removes_what_is_not_selected(test_store: TestStore) 
         store.put_manifest(manifest).await.unwrap();
     }
 
+    let snapshot = StoredSnapshot::new(JournalPosition::default(), "1.2.3", "{}".into());
+    store.put_snapshot(&snapshot).await.unwrap();
+
     let selection = PruneSelection {
         now: Timestamp(100),
         checks_since: Timestamp(5),
@@ -166,7 +169,9 @@ pub(super) async fn pruning_removes_what_is_not_selected(test_store: TestStore) 
     assert_eq!(administration.prune(&recent, PruneMode::Count).await.unwrap(), expected, "recent content is kept");
     let expected = PruneReport { definitions: 1, manifests: 1, ..expected };
     assert_eq!(administration.prune(&selection, PruneMode::Count).await.unwrap(), expected);
+    assert_eq!(store.snapshot().await.unwrap(), Some(snapshot));
     assert_eq!(administration.prune(&selection, PruneMode::Remove).await.unwrap(), expected);
+    assert_eq!(store.snapshot().await.unwrap(), None);
     assert_eq!(administration.prune(&selection, PruneMode::Remove).await.unwrap(), PruneReport::default());
 
     assert_eq!(store.checks(&id("a")).await.unwrap(), [check("a", 9)]);
