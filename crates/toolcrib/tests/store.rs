@@ -1,7 +1,7 @@
 //! The contract of [`Store`]. Each property is one function, run against every implementation.
 
 mod administration;
-mod postgres;
+mod postgres_server;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
