@@ -118,6 +118,24 @@ fn the_configuration_is_reloaded() {
 }
 
 #[test]
+fn a_changed_store_needs_a_restart() {
+    let workspace = TestWorkspace::new(&one_source(), &json!({}));
+    let _server = workspace.serve();
+    let log = || read_or_empty(&workspace.path("serve.log"));
+    let file = workspace.path("toolcrib.json");
+    let mut config: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+    let before = config.to_string();
+    config["store"] = json!("postgres://me:hunter2@db/other");
+    std::fs::write(&file, config.to_string()).unwrap();
+    let warning = "warning: `store` has changed, but the store of the start stays in use; restart to use the other one";
+    wait_until("the warning", || log().contains(warning));
+    assert!(!log().contains("hunter2"), "{}", log());
+    std::fs::write(&file, before).unwrap();
+    wait_until("the second reload", || log().matches("configuration reloaded: `store` changed").count() == 2);
+    assert_eq!(log().matches(warning).count(), 1, "the store of the start is named again");
+}
+
+#[test]
 fn shutdown_lets_calls_finish_and_leaves_no_process() {
     let slow =
         json!({ "slow": { "command": programs::scripted_server(), "args": ["--with", "slow", "--delay-ms", "300"] } });

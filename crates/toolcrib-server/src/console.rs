@@ -33,6 +33,7 @@ mod alerts;
 mod chart;
 mod diff;
 mod history;
+mod nodes;
 mod text;
 
 mod assets;

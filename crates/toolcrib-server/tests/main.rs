@@ -55,6 +55,7 @@ mod rest {
     mod every_byte;
     mod history;
     mod invalid_input;
+    mod nodes;
     mod openapi;
     mod rules;
     mod scopes;

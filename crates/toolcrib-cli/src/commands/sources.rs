@@ -13,6 +13,7 @@ use toolcrib::core::Timestamp;
 use toolcrib::core::time::format_duration;
 use toolcrib::core::tool::ToolName;
 use toolcrib::registry::SourceView;
+use toolcrib::store::NodeStatus;
 
 use crate::arguments::CommonArguments;
 use crate::session::CliSession;
@@ -38,8 +39,13 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
     if arguments.tools {
         session.registry.sources().add_tool_names(&CliSession::caller(), &mut sources);
     }
+    let nodes = session.registry.store().nodes();
     if common.json {
-        output::print_json(&json!({ "sources": sources }))?;
+        let mut listed = json!({ "sources": sources });
+        if let Some(nodes) = &nodes {
+            listed["nodes"] = json!(nodes);
+        }
+        output::print_json(&listed)?;
     } else if !sources.is_empty() {
         output::print_line(&sources_table(&sources).render())?;
         for source in sources.iter().filter(|source| source.tools.as_ref().is_some_and(|tools| !tools.is_empty())) {
@@ -51,8 +57,28 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
             "no sources yet; `toolcrib add NAME -- COMMAND` declares one, `toolcrib import` imports those of another client",
         )?;
     }
+    if let Some(nodes) = nodes.filter(|nodes| !common.json && !nodes.is_empty()) {
+        output::print_line(&format!("\n{}", nodes_table(&nodes).render()))?;
+    }
     session.close().await;
     Ok(())
+}
+
+/// Returns the table of the nodes that share the store.
+fn nodes_table(nodes: &[NodeStatus]) -> Table {
+    let mut table = Table::new(&["node", "version", "position", "lag", "seen"]);
+    for node in nodes {
+        let seen = format!("{} ago", format_age(Duration::from_millis(node.last_seen_ms)));
+        table.add_row(vec![
+            node.label.clone(),
+            node.version.clone(),
+            node.position.to_string(),
+            node.lag.to_string(),
+            // A node that ended in order leaves no report.
+            if node.alive { seen } else { format!("{seen}, silent") },
+        ]);
+    }
+    table
 }
 
 /// Returns the table of sources, as the demo prints it, too.
@@ -97,4 +123,32 @@ pub(crate) fn format_age(age: Duration) -> String {
         _ => seconds / 3_600 * 3_600,
     };
     format_duration(Duration::from_secs(rounded))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_node_has_a_row() {
+        let node = |label: &str, alive| NodeStatus {
+            id: format!("{label}-1"),
+            label: label.to_owned(),
+            version: "0.3.0".to_owned(),
+            position: 120,
+            lag: 3,
+            last_seen_ms: 65_000,
+            alive,
+        };
+        let table = nodes_table(&[node("gpu", true), node("web", false)]).render();
+        let lines: Vec<&str> = table.lines().collect();
+        assert_eq!(
+            lines,
+            [
+                "NODE  VERSION  POSITION  LAG  SEEN",
+                "gpu   0.3.0    120       3    1m ago",
+                "web   0.3.0    120       3    1m ago, silent",
+            ]
+        );
+    }
 }

@@ -39,6 +39,8 @@ pub(super) async fn refresh_all(request: AuthorizedRequest) -> Redirect {
 /// Refreshes one source. A failure is shown on its page.
 pub(super) async fn refresh_source(request: AuthorizedRequest, Path(id): Path<String>) -> Result<Redirect, ApiError> {
     let id = find_source_id(&request.app.registry, &request.client.principal, &id)?;
+    // Not a failure of the source, which its page would show.
+    request.app.registry.sources().ensure_may_start(&id)?;
     let requester = request.requester();
     let refresh = Refresh { sources: Some(vec![id.clone()]), force: true, requester, ..Refresh::brief() };
     request.app.registry.refresh(refresh).await;

@@ -6,9 +6,11 @@ use std::collections::{BTreeMap, HashSet};
 
 use maud::{Markup, html};
 use toolcrib::SourceId;
+use toolcrib::core::access::Role;
 use toolcrib::registry::{SourceView, Stats};
 
 use super::activity_list::render_entries;
+use super::nodes::render_nodes;
 use super::page::{NavItem, PageContext};
 use super::text::{format_count, format_number, format_percent, source_kind, source_state, state_badge, time_ago_or};
 use super::{alerts, chart};
@@ -71,6 +73,9 @@ fn render_overview(context: &PageContext<'_>, sources: &[SourceView]) -> Markup 
         section aria-labelledby="sources-title" {
             div.row { h2 id="sources-title" { "Sources" } a href="/sources" { "All sources" } }
             (render_table(context, sources))
+        }
+        @if let Some(nodes) = app.registry.store().nodes().filter(|_| context.client.principal.role() != Role::Agent) {
+            (render_nodes(&nodes, app.registry.node_label()))
         }
         section aria-labelledby="recent-title" {
             div.row { h2 id="recent-title" { "Recent" } a href="/activity" { "All activity" } }

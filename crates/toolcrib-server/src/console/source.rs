@@ -124,6 +124,9 @@ fn render_declaration(context: &PageContext<'_>, source: &SourceView) -> Markup 
                 }
             }
             div { dt { "Location" } dd { code { (sanitize(&source_location(source))) } } }
+            @if !source.nodes.is_empty() {
+                div { dt { "Runs on the nodes" } dd { (source.nodes.join(", ")) } }
+            }
             div { dt { "TTL" } dd { (millis(source.ttl_ms)) } }
             div { dt { "Discovery timeout" } dd { (millis(source.discovery_timeout_ms)) } }
             div {

@@ -85,11 +85,15 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
 }
 
 /// Returns the sources that a client may know of, for a refresh of all; `None` if it may know of every source. Others are
-/// not contacted on its behalf.
+/// not contacted on its behalf. Leaves out those that run on other nodes.
 pub(crate) fn known_sources(registry: &Registry, principal: &Principal) -> Option<Vec<SourceId>> {
     let visibility = registry.visibility(principal);
     let knows_all = registry.inventory().sources().all(|(id, _)| visibility.shows_source(id));
-    let known = || registry.sources().list_for(principal).into_iter().map(|source| source.id).collect();
+    let sources = registry.sources();
+    let known = || {
+        let known = sources.list_for(principal).into_iter().map(|source| source.id);
+        known.filter(|id| sources.ensure_may_start(id).is_ok()).collect()
+    };
     (!knows_all).then(known)
 }
 

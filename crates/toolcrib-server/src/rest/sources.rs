@@ -7,8 +7,10 @@ use std::sync::Arc;
 
 use axum::http::HeaderMap;
 use serde_json::{Value, json};
+use toolcrib::core::access::Role;
 use toolcrib::core::fingerprint::Fingerprint;
 use toolcrib::registry::SourcesVersion;
+use toolcrib::store::NodeStatus;
 
 use super::error::ApiResult;
 use super::openapi_schema::{
@@ -75,9 +77,25 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
     ]);
     let instructions = described(text(), "Instructions of an MCP server for models; of a single source only");
     let tool_names = described(string_array(), "Names of its tools; of a single source only");
-    let source = with_optional(source, &[("instructions", instructions), ("tools", tool_names)]);
+    let nodes = described(string_array(), "Labels of the nodes that may start it; every node without it");
+    let optional = [("instructions", instructions), ("nodes", nodes), ("tools", tool_names)];
+    let source = with_optional(source, &optional);
+    let node = object_schema(&[
+        ("id", described(text(), "Unique id of the process")),
+        ("label", text()),
+        ("version", text()),
+        ("position", described(count(), "Number of the last record that it has applied")),
+        ("lag", described(count(), "Records that it has not applied yet")),
+        ("last_seen_ms", described(count(), "Time since its last report")),
+        ("alive", described(boolean(), "Whether it reports regularly")),
+    ]);
     let sources = object_schema(&[("sources", array_of(schema_ref("Source")))]);
-    vec![("Source", source), ("Sources", sources), ("Failure", failure), ("Breaker", breaker)]
+    let nodes = described(
+        array_of(schema_ref("Node")),
+        "Nodes that share the store, for people and administrators; only with a store for several nodes. The `ETag` does not cover them",
+    );
+    let sources = with_optional(sources, &[("nodes", nodes)]);
+    vec![("Source", source), ("Sources", sources), ("Node", node), ("Failure", failure), ("Breaker", breaker)]
 }
 
 /// Cache of the rendered source list, by the key of the client's scope. Separate from [`ResponseCache`](super::ResponseCache),
@@ -104,8 +122,10 @@ async fn list_sources(AuthorizedRequest { app, client, .. }: AuthorizedRequest, 
     let is_current = |cached: &CachedSourceList| sources.is_current(&cached.version);
     let scope = app.registry.scope(&client.principal).key();
     let cache = &app.source_list_cache;
+    // Read for each response, since positions change all the time.
+    let nodes = app.registry.store().nodes().filter(|_| client.principal.role() != Role::Agent);
     if let Some(cached) = cache.get(scope).filter(|cached| is_current(cached)) {
-        return Ok(cached.response.to_response(&headers));
+        return to_response(&cached.response, nodes.as_deref(), &headers);
     }
     // The version is taken before the list is read: a change in between makes the entry outdated, never wrong.
     let version = sources.version();
@@ -113,7 +133,19 @@ async fn list_sources(AuthorizedRequest { app, client, .. }: AuthorizedRequest, 
         TaggedResponse::from_body(to_json_bytes(&json!({ "sources": sources.list_for(&client.principal) }))?);
     let rendered = Arc::new(CachedSourceList { version, response });
     cache.insert(scope, &rendered, is_current);
-    Ok(rendered.response.to_response(&headers))
+    to_response(&rendered.response, nodes.as_deref(), &headers)
+}
+
+/// Builds the response of a list of sources, with the nodes that share the store. The tag is that of the sources: one of
+/// the nodes as well would never be the same twice.
+fn to_response(sources: &TaggedResponse, nodes: Option<&Vec<NodeStatus>>, headers: &HeaderMap) -> ApiResult {
+    let Some(nodes) = nodes else { return Ok(sources.to_response(headers)) };
+    // The body is an object that ends after its last member.
+    let mut body = sources.body.strip_suffix(b"}").unwrap_or(&sources.body).to_vec();
+    body.extend_from_slice(b",\"nodes\":");
+    body.extend_from_slice(&to_json_bytes(nodes)?);
+    body.push(b'}');
+    Ok(TaggedResponse { body: body.into(), ..sources.clone() }.to_response(headers))
 }
 
 /// `GET /api/sources/{id}`.

@@ -13,8 +13,8 @@ use toolcrib::core::fingerprint::Fingerprint;
 use toolcrib::core::manifest::PackedManifest;
 use toolcrib::core::{Error, Result, Timestamp};
 use toolcrib::store::{
-    CacheCount, CallCount, Commit, CommitOutcome, DiscoveryCheck, Lease, Login, MemoryStore, SourceStatus, Store,
-    StoreAdministration, StoredRecord, StoredSnapshot, TokenUse,
+    CacheCount, CallCount, Commit, CommitOutcome, DiscoveryCheck, Lease, Login, MemoryStore, NodeStatus, SourceStatus,
+    Store, StoreAdministration, StoredRecord, StoredSnapshot, TokenUse,
 };
 use toolcrib::testkit::{ScriptedSource, config_with_sources};
 use toolcrib::{Code, Refresh, RegistryOptions, Source, SourceId};
@@ -29,14 +29,21 @@ const FAILING: u8 = 1;
 const HANGING: u8 = 2;
 
 #[derive(Debug, Default)]
-struct FaultyStore {
+pub(crate) struct FaultyStore {
     store: MemoryStore,
     mode: AtomicU8,
     /// Number of reads of all sessions.
     login_reads: AtomicUsize,
+    /// Nodes that share the store.
+    nodes: Option<Vec<NodeStatus>>,
 }
 
 impl FaultyStore {
+    /// A store that several nodes share.
+    pub(crate) fn with_nodes(nodes: Vec<NodeStatus>) -> FaultyStore {
+        FaultyStore { nodes: Some(nodes), ..FaultyStore::default() }
+    }
+
     fn set_mode(&self, mode: u8) {
         self.mode.store(mode, Ordering::SeqCst);
     }
@@ -136,6 +143,10 @@ impl Store for FaultyStore {
     }
     fn administration(&self) -> &dyn StoreAdministration {
         self.store.administration()
+    }
+    async fn nodes(&self) -> Result<Option<Vec<NodeStatus>>> {
+        self.available().await?;
+        Ok(self.nodes.clone())
     }
     async fn key(&self) -> Result<[u8; 32]> {
         self.available().await?.key().await

@@ -71,6 +71,7 @@ fn source_keys() -> Value {
         ("title", text("Title for people")),
         ("tags", list("Tags to search by")),
         ("essential", list("Essential tools, listed in the summary for agents, by globs")),
+        ("nodes", list("Labels of the nodes that may start it; every node without it")),
         ("limits", object("Limits on calls of all callers together: `calls_per_minute`, `concurrent_calls`")),
         ("tools", map(string_enum(&["allow", "ask", "deny", "hide"]), "Policies by globs on the tool names")),
     ]))

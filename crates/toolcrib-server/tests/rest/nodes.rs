@@ -1,0 +1,94 @@
+//! Tests what is shown of the nodes that share a store, and of sources that run on some of them.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use toolcrib::RegistryOptions;
+use toolcrib::config::Config;
+use toolcrib::store::{MemoryStore, NodeStatus, Store};
+use toolcrib::testkit::ScriptedSource;
+
+use super::store_failure::FaultyStore;
+use super::support::{RestTestServer, start_with};
+
+/// Starts a server with the label `web` and a source that runs on the node `gpu`.
+async fn start(store: Arc<dyn Store>) -> RestTestServer {
+    let config = r#"{"sources": {"render": {"command": "x", "nodes": ["gpu"]}}}"#;
+    let config = Config::read(config, "toolcrib.json", Path::new("/")).unwrap();
+    let options = RegistryOptions { store: Some(store), node_label: "web".to_owned(), ..RegistryOptions::default() };
+    start_with(config, options, &[("render", &ScriptedSource::new(["draw"]))]).await
+}
+
+async fn start_with_nodes() -> RestTestServer {
+    let node = |label: &str, lag| NodeStatus {
+        id: format!("{label}-1"),
+        label: label.to_owned(),
+        version: "0.3.0".to_owned(),
+        position: 12,
+        lag,
+        last_seen_ms: 900,
+        alive: true,
+    };
+    start(Arc::new(FaultyStore::with_nodes(vec![node("gpu", 0), node("web", 3)]))).await
+}
+
+#[tokio::test]
+async fn nodes_are_beside_the_sources_for_everyone_but_agents() {
+    let server = start_with_nodes().await;
+    let as_admin = server.send_as_admin("GET", "/api/sources", &Value::Null).await;
+    let etag = as_admin.header("etag").unwrap().to_owned();
+    let sources = as_admin.expect_json(200);
+    let gpu = json!({
+        "id": "gpu-1", "label": "gpu", "version": "0.3.0", "position": 12, "lag": 0, "last_seen_ms": 900, "alive": true
+    });
+    assert_eq!(sources["nodes"][0], gpu);
+    assert_eq!((&sources["nodes"][1]["label"], &sources["nodes"][1]["lag"]), (&json!("web"), &json!(3)));
+    assert_eq!(sources["sources"][0]["nodes"], json!(["gpu"]));
+    let as_agent = server.get("/api/sources").await;
+    assert_eq!(as_agent.header("etag"), Some(etag.as_str()), "the tag is that of the sources");
+    let as_agent = as_agent.expect_json(200);
+    assert_eq!((&as_agent["sources"], as_agent.get("nodes")), (&sources["sources"], None));
+    // The second answer comes from the cache.
+    assert_eq!(server.send_as_admin("GET", "/api/sources", &Value::Null).await.expect_json(200), sources);
+    let headers = format!("Authorization: Bearer {}\r\nIf-None-Match: {etag}\r\n", server.admin_token);
+    assert_eq!(server.send("GET", "/api/sources", &headers, b"").await.status, 304);
+    let page = server.send_as_admin("GET", "/", &Value::Null).await;
+    assert!(page.body.contains("id=\"nodes-title\""), "{}", page.body);
+    assert!(!server.get("/").await.body.contains("id=\"nodes-title\""));
+}
+
+#[tokio::test]
+async fn a_store_of_one_machine_has_no_nodes() {
+    let server = start(Arc::new(MemoryStore::new())).await;
+    let sources = server.send_as_admin("GET", "/api/sources", &Value::Null).await.expect_json(200);
+    assert_eq!(sources.get("nodes"), None);
+    assert!(!server.send_as_admin("GET", "/", &Value::Null).await.body.contains("id=\"nodes-title\""));
+}
+
+#[tokio::test]
+async fn a_source_of_another_node_is_refused_with_a_retryable_error() {
+    let server = start_with_nodes().await;
+    let message = "`render` runs on the node `gpu` only; this node is `web`";
+    let called = server.post("/api/tools/render__draw/call", &json!({})).await.expect_json(503);
+    let details = json!({ "nodes": ["gpu"], "node": "web" });
+    let expected = json!({ "code": "TOOL_UNAVAILABLE", "message": message, "retryable": true, "details": details });
+    assert_eq!(called["error"], expected);
+    let refreshed = server.post("/api/sources/render/refresh", &Value::Null).await.expect_json(503);
+    assert_eq!((&refreshed["status"], &refreshed["contacted"]), (&json!("failed"), &json!(false)));
+    assert_eq!(refreshed["error"]["message"], message);
+    let source = server.get("/api/sources/render").await.expect_json(200);
+    assert_eq!(
+        (&source["status"], &source["last_error"], &source["failures"]),
+        (&json!("never"), &json!(null), &json!(0))
+    );
+
+    // Another declaration lifts the restriction.
+    let declared = json!({ "name": "other", "command": "x", "nodes": ["gpu", "web"] });
+    server.send_as_admin("POST", "/api/sources", &declared).await;
+    assert_eq!(server.get("/api/sources/other").await.expect_json(200)["nodes"], json!(["gpu", "web"]));
+    let narrowed = server.send_as_admin("PATCH", "/api/sources/other", &json!({ "nodes": ["gpu"] })).await;
+    assert_eq!(narrowed.expect_json(200)["nodes"], json!(["gpu"]));
+    let wrong = server.send_as_admin("PATCH", "/api/sources/other", &json!({ "nodes": [] })).await.expect_json(400);
+    assert!(wrong["error"]["message"].as_str().unwrap().contains("no node could start the source"), "{wrong}");
+}
