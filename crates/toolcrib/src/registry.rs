@@ -92,7 +92,7 @@ pub use visibility::Visibility;
 
 /// One catalogue of tools over a store, with the connections to the sources behind it.
 ///
-/// Cheap to clone; all clones are handles to the same registry. It has the methods that most programs need; eight of
+/// Cheap to clone; all clones are handles to the same registry. It has the methods that most programs need; nine of
 /// them, such as [`Registry::sources`], return a group of further ones.
 ///
 /// About twenty methods besides these groups and its constructors: those that programs call in every request.

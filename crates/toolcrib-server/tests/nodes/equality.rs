@@ -7,7 +7,7 @@ use toolcrib_mcp::{ClientOptions, ConnectTarget, McpClient, RequestOptions};
 use super::support::{Cluster, Node, position, wait_until};
 use crate::test_server::TEST_TIMEOUT;
 
-const PATHS: [&str; 15] = [
+const PATHS: [&str; 14] = [
     "/api/tools",
     "/api/tools?limit=1",
     "/api/tools?state=deprecated",
@@ -22,7 +22,6 @@ const PATHS: [&str; 15] = [
     "/api/context",
     "/api/context?budget=90",
     "/api/history",
-    "/api/groups",
 ];
 
 /// Lists the tools of a node in a mode, as bytes.

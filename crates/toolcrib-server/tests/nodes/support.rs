@@ -105,5 +105,6 @@ pub(crate) fn cookie_header(response: &RawHttpResponse) -> String {
 #[track_caller]
 pub(crate) fn position(response: &RawHttpResponse) -> u64 {
     let header = response.header("x-toolcrib-position");
-    header.unwrap_or_else(|| panic!("no position: {response:?}")).parse().unwrap()
+    assert!(header.is_some(), "no position: {response:?}");
+    header.unwrap().parse().unwrap()
 }

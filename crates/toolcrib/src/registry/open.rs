@@ -117,9 +117,6 @@ impl Registry {
         if let Err(error) = maintenance.load_nodes().await {
             tracing::warn!(%error, "the nodes that share the store cannot be read");
         }
-        if let Err(error) = logins.load().await {
-            tracing::warn!(%error, "console sessions cannot be read");
-        }
         maintenance.spawn();
         if options.follow_writes {
             tasks.spawn_until_shutdown(state.clone().keep_snapshots());

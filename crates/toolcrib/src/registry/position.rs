@@ -13,7 +13,7 @@ use crate::trace::Trace;
 
 /// Minimum time between two reads of new records that requests cause, so that requests for positions far ahead are
 /// cheap.
-pub(super) const CATCH_UP_INTERVAL: Duration = Duration::from_millis(20);
+pub(super) const CATCH_UP_INTERVAL: Duration = Duration::from_millis(50);
 
 impl Registry {
     /// Returns the sequence number of the last record that readers see. Lock-free.
