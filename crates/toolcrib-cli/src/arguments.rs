@@ -136,6 +136,9 @@ pub(crate) enum CliCommand {
     Lock(crate::commands::lock::Arguments),
     Stats(crate::commands::stats::Arguments),
     Verify(crate::commands::verify::Arguments),
+    Backup(crate::commands::backup::Arguments),
+    Restore(crate::commands::restore::Arguments),
+    Store(crate::commands::store::Arguments),
     Doctor(crate::commands::doctor::Arguments),
     Eval(crate::commands::eval::Arguments),
     Group(crate::commands::rules::GroupArguments),
@@ -149,12 +152,13 @@ pub(crate) enum CliCommand {
 
 /// The commands as `toolcrib --help` groups them; a command that this build does not have is skipped. A test checks that
 /// every visible command is in exactly one group.
-const COMMAND_GROUPS: [(&str, &[&str]); 6] = [
+const COMMAND_GROUPS: [(&str, &[&str]); 7] = [
     ("Use", &["tools", "search", "describe", "call", "context"]),
     ("Sources", &["sources", "add", "remove", "enable", "disable", "refresh", "invalidate", "import"]),
     ("Serve", &["serve", "mcp", "demo"]),
     ("Access", &["group", "access", "policy", "explain", "token"]),
     ("Inspect", &["history", "diff", "lock", "stats", "logs", "doctor", "verify", "eval"]),
+    ("Maintain", &["backup", "restore", "store"]),
     ("Set up", &["init", "config", "export", "trust", "completions"]),
 ];
 

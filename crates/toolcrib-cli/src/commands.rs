@@ -6,6 +6,7 @@
 //! `CommandOutcome::Failure`; everything else is an error with a code.
 
 pub(crate) mod add;
+pub(crate) mod backup;
 pub(crate) mod call;
 pub(crate) mod completions;
 pub(crate) mod config;
@@ -29,11 +30,13 @@ pub(crate) mod man;
 pub(crate) mod mcp;
 pub(crate) mod refresh;
 pub(crate) mod remove;
+pub(crate) mod restore;
 pub(crate) mod rules;
 pub(crate) mod search;
 pub(crate) mod serve;
 pub(crate) mod sources;
 pub(crate) mod stats;
+pub(crate) mod store;
 pub(crate) mod token;
 pub(crate) mod tools;
 pub(crate) mod trust;

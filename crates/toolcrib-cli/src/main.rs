@@ -16,6 +16,7 @@ mod preview;
 mod session;
 
 mod color;
+mod copy_progress;
 mod output;
 mod plural;
 mod pretty_json;
@@ -130,6 +131,9 @@ async fn run_command(arguments: Arguments) -> Result<CommandOutcome> {
         CliCommand::Lock(arguments) => ("lock", box_command(commands::lock::run(common, arguments))),
         CliCommand::Stats(arguments) => ("stats", box_command(commands::stats::run(common, arguments))),
         CliCommand::Verify(arguments) => ("verify", box_command(commands::verify::run(common, arguments))),
+        CliCommand::Backup(arguments) => ("backup", box_command(commands::backup::run(common, arguments))),
+        CliCommand::Restore(arguments) => ("restore", box_command(commands::restore::run(common, arguments))),
+        CliCommand::Store(arguments) => ("store", box_command(commands::store::run(common, arguments))),
         CliCommand::Doctor(arguments) => ("doctor", box_command(commands::doctor::run(common, arguments))),
         CliCommand::Eval(arguments) => ("eval", box_command(async move { commands::eval::run(common, &arguments) })),
         CliCommand::Group(arguments) => {

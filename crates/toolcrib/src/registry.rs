@@ -13,6 +13,7 @@ mod access_tokens;
 mod declare;
 mod enable;
 mod precondition;
+mod prune;
 mod rule_definitions;
 mod rule_preview;
 

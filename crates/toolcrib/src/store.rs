@@ -5,6 +5,7 @@
 //! [`MemoryStore`] keeps nothing after it is dropped.
 
 mod administration;
+mod copy;
 mod head;
 mod inventory_snapshot;
 mod logins;
@@ -32,6 +33,8 @@ use toolcrib_core::manifest::PackedManifest;
 use toolcrib_core::{Error, Result, Source, SourceId, Timestamp};
 
 pub use administration::{Measurements, PruneMode, PruneReport, PruneSelection, SchemaStatus, StoreAdministration};
+pub(crate) use copy::RecordReferences;
+pub use copy::{CopyProgress, CopyReport, ReportProgress, copy_store};
 pub(crate) use head::RememberedHead;
 pub use head::{HeadFile, JournalPosition};
 pub use inventory_snapshot::StoredSnapshot;
@@ -44,11 +47,11 @@ pub use measurements::{
 pub use memory::MemoryStore;
 pub(crate) use nodes::NODE_REPORT_INTERVAL;
 pub use nodes::{NodeReport, NodeStatus};
-pub use open::{OpenedStore, open, open_copy_target, open_with_head};
+pub use open::{OpenedStore, open, open_copy_target, open_existing, open_with_head};
 #[cfg(feature = "postgres")]
 pub use postgres::PostgresStore;
 #[cfg(feature = "sqlite")]
-pub use sqlite::{SqliteStore, rebuild_store};
+pub use sqlite::{ExistingStore, Restoration, SqliteStore, back_up_store, rebuild_store, restore_backup};
 
 /// Everything that could be read from a damaged store, for a new one.
 #[derive(Default)]

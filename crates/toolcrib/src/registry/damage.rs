@@ -3,16 +3,14 @@
 //! While there is unaccepted damage, calls and writes are refused. Accepting it is a decision of an administrator: it
 //! is recorded in the journal, and revokes every token, because the record that revoked one may be lost.
 
-use std::collections::BTreeSet;
-
 use serde::Serialize;
 use toolcrib_core::fingerprint::Fingerprint;
-use toolcrib_core::inventory::{Actor, Command, Event, Origin, StoredEvent};
+use toolcrib_core::inventory::{Actor, Command, Origin, StoredEvent};
 use toolcrib_core::{Error, Result};
 
 use super::StoreMaintenance;
 use crate::state::JournalDamage;
-use crate::store::Salvage;
+use crate::store::{RecordReferences, Salvage};
 
 /// Result of accepting damage: what was revoked, and what may be lost.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -70,20 +68,15 @@ impl StoreMaintenance<'_> {
         let inventory = self.registry.inventory();
         let fingerprints: Vec<Fingerprint> = inventory.sources().map(|(_, state)| state.definition).collect();
         let definitions = self.ignore_damage(store.definitions(&fingerprints).await)?;
-        // Every manifest that the journal refers to, not only the current ones: `history` reads old ones too.
-        let mut manifests = BTreeSet::new();
-        let mut features = BTreeSet::new();
+        let mut references = RecordReferences::default();
         for record in &records {
-            let event = StoredEvent::parse(&record.body);
-            if let StoredEvent::Known(Event::InventoryRecorded { fingerprint, .. }) = event {
-                manifests.insert(fingerprint);
-            } else if let StoredEvent::Known(Event::FeaturesRecorded { fingerprint, .. }) = event {
-                features.insert(fingerprint);
+            if let StoredEvent::Known(event) = StoredEvent::parse(&record.body) {
+                references.add(&event);
             }
         }
-        let manifests: Vec<Fingerprint> = manifests.into_iter().collect();
+        let manifests: Vec<Fingerprint> = references.manifests.into_iter().collect();
         let manifests = self.ignore_damage(store.manifests(&manifests).await)?;
-        let features: Vec<Fingerprint> = features.into_iter().collect();
+        let features: Vec<Fingerprint> = references.features.into_iter().collect();
         let features = self.ignore_damage(store.features(&features).await)?;
         let key = store.key().await.ok();
         Ok(Salvage { key, records, definitions, manifests, features })

@@ -51,6 +51,54 @@ pub async fn open_copy_target(location: &str) -> Result<Arc<dyn Store>> {
     }
 }
 
+/// Opens a store that exists, with the head file in its own directory. Creates nothing.
+pub async fn open_existing(location: &str) -> Result<OpenedStore> {
+    open_existing_with_head(location, None).await
+}
+
+/// Opens a store that exists, with the head file in the data directory `data`, or else in its own directory. Creates
+/// nothing, and fails if the store cannot be read. A database without a data directory has no head file.
+pub(super) async fn open_existing_with_head(location: &str, data: Option<&Path>) -> Result<OpenedStore> {
+    let parsed = parse_location(location)?;
+    match parsed {
+        StoreLocation::Memory => Ok(OpenedStore { store: Arc::new(MemoryStore::new()), head: None }),
+        #[cfg(feature = "postgres")]
+        StoreLocation::Database(url) => {
+            let store = Arc::new(PostgresStore::open_existing(url).await?);
+            let head = data.map(|data| head_file(location, data)).transpose()?.flatten();
+            Ok(OpenedStore { store, head })
+        }
+        #[cfg(not(feature = "postgres"))]
+        StoreLocation::Database(_) => Err(missing_feature_error("PostgreSQL", "postgres")),
+        #[cfg(feature = "sqlite")]
+        StoreLocation::File(_) | StoreLocation::Directory(_) => {
+            let path = parsed.path();
+            let store = SqliteStore::open_existing(&path).await?;
+            let head = data.or_else(|| path.parent()).map(|directory| HeadFile::new(directory, &path));
+            let head = head.map(|head| match store.find_truncation() {
+                Some(reason) => head.with_store_damage(StoreState::Damaged, &reason),
+                None => head,
+            });
+            Ok(OpenedStore { store: Arc::new(store), head })
+        }
+        #[cfg(not(feature = "sqlite"))]
+        StoreLocation::File(_) | StoreLocation::Directory(_) => Err(missing_feature_error("SQLite", "sqlite")),
+    }
+}
+
+/// Returns the head file of a store in the data directory `data`; `None` for a store in memory.
+pub(super) fn head_file(location: &str, data: &Path) -> Result<Option<HeadFile>> {
+    let location = parse_location(location)?;
+    Ok(match location {
+        StoreLocation::Memory => None,
+        #[cfg(feature = "postgres")]
+        StoreLocation::Database(url) => Some(HeadFile::for_database(data, &PostgresStore::database_name(url)?)),
+        #[cfg(not(feature = "postgres"))]
+        StoreLocation::Database(_) => None,
+        StoreLocation::File(_) | StoreLocation::Directory(_) => Some(HeadFile::new(data, &location.path())),
+    })
+}
+
 /// A store and its head file.
 #[derive(Debug)]
 pub struct OpenedStore {
@@ -137,18 +185,19 @@ fn replace_lost_store(head: HeadFile, error: Error) -> Result<OpenedStore> {
     }
 }
 
-/// Returns the file of a store; `None` for a store in memory. Fails for a database, which cannot be replaced as a whole.
+/// Returns the file of a store; `None` for a store in memory or in a database.
 #[cfg(feature = "sqlite")]
 pub(super) fn store_file(location: &str) -> Result<Option<PathBuf>> {
     Ok(match parse_location(location)? {
-        StoreLocation::Memory => None,
-        StoreLocation::Database(_) => {
-            let message = "a store in PostgreSQL is not rebuilt; restore a backup into an empty database with \
-                           `toolcrib restore FILE`, and name that database with `--store`";
-            return Err(Error::new(Code::Conflict, message).with_retryable(false));
-        }
+        StoreLocation::Memory | StoreLocation::Database(_) => None,
         location @ (StoreLocation::File(_) | StoreLocation::Directory(_)) => Some(location.path()),
     })
+}
+
+/// Whether a location is that of a database.
+#[cfg(feature = "sqlite")]
+pub(super) fn is_database(location: &str) -> bool {
+    matches!(parse_location(location), Ok(StoreLocation::Database(_)))
 }
 
 /// A parsed store location. The location `memory:` has neither file nor head.

@@ -6,6 +6,7 @@
 //! that what it reads stays true until its commit; a single statement is a transaction by itself.
 
 mod administration;
+mod backup;
 mod content;
 mod errors;
 mod file;
@@ -42,6 +43,7 @@ use super::{
 use file::FileIdentity;
 use serial_connection::SerialConnection;
 
+pub use backup::{ExistingStore, Restoration, back_up_store, restore_backup};
 pub use rebuild::rebuild_store;
 
 /// Timeouts of callers: for the connection within this process, and for a lock that another process holds on the
@@ -114,6 +116,12 @@ impl SqliteStore {
     /// unfinished copy.
     pub async fn open_copy_target(path: impl AsRef<Path>) -> Result<SqliteStore> {
         let path = file::create_if_missing(path.as_ref())?;
+        SqliteStore::connect(path, DEFAULT_TIMEOUTS, ExpectedFile::CopyTarget).await
+    }
+
+    /// Opens a new file for a backup, in a directory that exists.
+    async fn open_backup_target(path: &Path) -> Result<SqliteStore> {
+        let path = file::create_in_directory(path)?;
         SqliteStore::connect(path, DEFAULT_TIMEOUTS, ExpectedFile::CopyTarget).await
     }
 

@@ -6,11 +6,14 @@ use sqlx::{Connection, SqliteConnection};
 use toolcrib_core::SourceId;
 use toolcrib_core::fingerprint::Fingerprint;
 
-use super::journal::insert_record;
+use super::journal::insert_records;
 use super::{logins, measurements, schema};
 use crate::store::administration::{COPYING_KEY, CopyStep};
 use crate::store::rows::{skip_damaged, to_json};
 use crate::store::{Measurements, PruneMode, PruneReport, PruneSelection, StoredRecord};
+
+/// Records that one statement inserts. Each has seven parameters, of which SQLite allows 32,766.
+const RECORDS_PER_STATEMENT: usize = 500;
 
 /// Whether the store is an unfinished copy.
 pub(super) async fn is_copying(connection: &mut SqliteConnection) -> sqlx::Result<bool> {
@@ -74,8 +77,8 @@ pub(super) async fn restore_records(
         transaction.rollback().await?;
         return Ok(CopyStep::OtherHead);
     }
-    for record in records {
-        insert_record(&mut transaction, record).await?;
+    for records in records.chunks(RECORDS_PER_STATEMENT) {
+        insert_records(&mut transaction, records).await?;
     }
     transaction.commit().await?;
     Ok(CopyStep::Done)

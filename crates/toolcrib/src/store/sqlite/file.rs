@@ -4,21 +4,53 @@
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use toolcrib_core::Result;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteLockingMode};
+use sqlx::{ConnectOptions, Connection};
+use toolcrib_core::{Code, Error, Result};
 
 use super::errors;
 use crate::private_dir::{ensure_private_directory, private_file_options};
 use crate::store::StoreState;
 
+/// Fails with `CONFLICT` if another process has the store open. Nothing can be told about a file that is no database.
+pub(super) async fn ensure_unused(path: &Path) -> Result<()> {
+    let options = SqliteConnectOptions::new()
+        .filename(path)
+        .locking_mode(SqliteLockingMode::Exclusive)
+        .busy_timeout(IN_USE_TIMEOUT)
+        .disable_statement_logging();
+    let Ok(mut connection) = options.connect().await else { return Ok(()) };
+    // In exclusive mode, the first read needs a lock that excludes every other connection.
+    let read = sqlx::query("SELECT count(*) FROM sqlite_schema").execute(&mut connection).await;
+    let is_used = read.as_ref().is_err_and(errors::is_busy);
+    // Closing can fail only for a damaged file, which is replaced anyway.
+    let _ = connection.close().await;
+    if is_used {
+        let message = format!("the store `{}` is in use by another process; stop it first", path.display());
+        return Err(Error::new(Code::Conflict, message).with_retryable(false));
+    }
+    Ok(())
+}
+
+/// Time for a command to end that uses the store at the moment.
+const IN_USE_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// Creates the directory and the file if they are missing. Returns the absolute path, because a connection may be
 /// opened after the working directory has changed. The empty file gets its mode before SQLite writes to it, because
 /// SQLite would create it with the default mode.
 pub(super) fn create_if_missing(path: &Path) -> Result<PathBuf> {
-    let path = std::path::absolute(path).map_err(|error| errors::io_error("store", path, error))?;
-    if let Some(directory) = path.parent() {
+    let absolute = std::path::absolute(path).map_err(|error| errors::io_error("store", path, error))?;
+    if let Some(directory) = absolute.parent() {
         ensure_private_directory(directory)?;
     }
+    create_in_directory(path)
+}
+
+/// Like `create_if_missing`, in a directory that exists and may belong to others: for a file that is only written once.
+pub(super) fn create_in_directory(path: &Path) -> Result<PathBuf> {
+    let path = std::path::absolute(path).map_err(|error| errors::io_error("store", path, error))?;
     create_file(&path).map_err(|error| errors::io_error("store", &path, error))?;
     Ok(path)
 }

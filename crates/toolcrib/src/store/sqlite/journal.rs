@@ -5,7 +5,7 @@
 //! a lost page as the end of the batch followed by an error.
 
 use futures_util::TryStreamExt;
-use sqlx::{Connection, Row, SqliteConnection};
+use sqlx::{Connection, QueryBuilder, Row, Sqlite, SqliteConnection};
 use toolcrib_core::inventory::Actor;
 use toolcrib_core::{SourceId, Timestamp};
 
@@ -153,7 +153,7 @@ pub(super) async fn commit(connection: &mut SqliteConnection, commit: &Commit<'_
 }
 
 /// Inserts a record as it is. The primary key on `seq` is the last guard against two writers.
-pub(super) async fn insert_record(connection: &mut SqliteConnection, record: &StoredRecord) -> sqlx::Result<()> {
+async fn insert_record(connection: &mut SqliteConnection, record: &StoredRecord) -> sqlx::Result<()> {
     sqlx::query("INSERT INTO journal (seq, at, actor, body, critical, since, checksum) VALUES (?, ?, ?, ?, ?, ?, ?)")
         .bind(i64::try_from(record.seq).unwrap_or(i64::MAX))
         .bind(record.at.0)
@@ -165,6 +165,22 @@ pub(super) async fn insert_record(connection: &mut SqliteConnection, record: &St
         .execute(connection)
         .await
         .map(drop)
+}
+
+/// Inserts records as they are, in one statement. There must be at least one.
+pub(super) async fn insert_records(connection: &mut SqliteConnection, records: &[StoredRecord]) -> sqlx::Result<()> {
+    let mut query: QueryBuilder<Sqlite> =
+        QueryBuilder::new("INSERT INTO journal (seq, at, actor, body, critical, since, checksum) ");
+    query.push_values(records, |mut row, record| {
+        row.push_bind(i64::try_from(record.seq).unwrap_or(i64::MAX))
+            .push_bind(record.at.0)
+            .push_bind(record.actor.as_str())
+            .push_bind(&record.body)
+            .push_bind(record.critical)
+            .push_bind(&record.min_version)
+            .push_bind(record.checksum.as_deref());
+    });
+    query.build().execute(connection).await.map(drop)
 }
 
 /// Adds checksums to the records of a version without them. Unreadable records stay without one. Part of the migration,

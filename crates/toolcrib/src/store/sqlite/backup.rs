@@ -1,0 +1,187 @@
+//! Backups of a store of any kind in a SQLite file, and their restoration into one. Both write a file under another name,
+//! compare it, and rename it last: an interruption leaves what was there before.
+
+use std::path::{Path, PathBuf};
+
+use toolcrib_core::{Code, Error, Result, Timestamp};
+
+use super::rebuild::{move_store_aside, remove_store_files, rename_if_exists, with_suffix};
+use super::{SqliteStore, file};
+use crate::store::copy::{CopyReport, ReportProgress, copy_store};
+use crate::private_dir::ensure_private_directory;
+use crate::store::open::{head_file, open_existing, open_existing_with_head, store_file};
+use crate::store::{HeadFile, OpenedStore, Store, open_copy_target};
+
+/// Suffix of a backup that is not complete yet.
+const PARTIAL_SUFFIX: &str = ".partial";
+/// Suffix of a store that is being restored.
+const RESTORING_SUFFIX: &str = ".restoring";
+
+/// What to do with a store that has records already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExistingStore {
+    /// Refuses to restore.
+    Refuse,
+    /// Keeps it under another name.
+    MoveAside,
+}
+
+/// Result of a restoration.
+#[derive(Debug)]
+pub struct Restoration {
+    /// The copy.
+    pub copy: CopyReport,
+    /// New name of the file that was replaced.
+    pub moved_to: Option<PathBuf>,
+}
+
+/// Copies the store at a location into a new file that only its owner may access. `data` is the data directory. Continues
+/// an interrupted backup into the same file. Fails with `CONFLICT` if the file exists.
+pub async fn back_up_store(
+    location: &str,
+    data: &Path,
+    target: &Path,
+    progress: ReportProgress<'_>,
+) -> Result<CopyReport> {
+    if target.symlink_metadata().is_ok() {
+        let message = format!("`{}` exists already; name a new file for the backup", target.display());
+        return Err(Error::new(Code::Conflict, message).with_retryable(false));
+    }
+    let from = open_existing_with_head(location, Some(data)).await?;
+    let partial = with_suffix(target, PARTIAL_SUFFIX);
+    let copied = async {
+        let to = SqliteStore::open_backup_target(&partial).await?;
+        let copied = copy_store(&from, &to, progress).await;
+        // Moves the log into the file.
+        to.close().await;
+        copied.map_err(|error| name_partial_file(error, &partial))
+    };
+    let copied = copied.await;
+    from.store.close().await;
+    let report = copied?;
+    rename_if_exists(&partial, target)?;
+    Ok(report)
+}
+
+/// Adds the way out to the error for an unfinished backup of another store.
+fn name_partial_file(error: Error, partial: &Path) -> Error {
+    if error.code != Code::Conflict {
+        return error;
+    }
+    let message = format!("{}; remove `{}` to begin anew", error.message, partial.display());
+    Error::new(Code::Conflict, message).with_retryable(false)
+}
+
+/// Copies a backup into the store at a location, whose data directory is `data`, and resets the head file. Fails with
+/// `CONFLICT` if that store has records and is not to be moved aside, or if another process uses it.
+pub async fn restore_backup(
+    backup: &Path,
+    location: &str,
+    data: &Path,
+    existing: ExistingStore,
+    now: Timestamp,
+    progress: ReportProgress<'_>,
+) -> Result<Restoration> {
+    if location.starts_with("memory:") {
+        return Err(Error::new(Code::ConfigInvalid, "`memory:` keeps nothing; name another store to restore into"));
+    }
+    if let Some(path) = store_file(location)?
+        && path.canonicalize().is_ok_and(|path| backup.canonicalize().is_ok_and(|backup| backup == path))
+    {
+        let message = format!("`{}` is the store itself; name a backup", backup.display());
+        return Err(Error::new(Code::BadRequest, message));
+    }
+    let from = open_existing(&format!("sqlite:{}", backup.display())).await?;
+    let restored = match store_file(location)? {
+        Some(path) => {
+            let copied = restore_file(&from, &path, existing, now, progress).await;
+            match copied {
+                Ok(restoration) => {
+                    HeadFile::new(data, &path).reset(restoration.copy.head.clone()).await?;
+                    Ok(restoration)
+                }
+                failed => failed,
+            }
+        }
+        // A store that is not a file is filled as it is.
+        None => {
+            let to = open_copy_target(location).await?;
+            let copied = copy_store(&from, &*to, progress).await;
+            to.close().await;
+            match copied {
+                Ok(copy) => {
+                    if let Some(head) = head_file(location, data)? {
+                        ensure_private_directory(data)?;
+                        head.reset(copy.head.clone()).await?;
+                    }
+                    Ok(Restoration { copy, moved_to: None })
+                }
+                Err(error) => Err(error),
+            }
+        }
+    };
+    from.store.close().await;
+    restored
+}
+
+/// Restores into a file beside the one that the store has, and puts it in its place.
+async fn restore_file(
+    from: &OpenedStore,
+    path: &Path,
+    existing: ExistingStore,
+    now: Timestamp,
+    progress: ReportProgress<'_>,
+) -> Result<Restoration> {
+    ensure_replaceable(path, existing).await?;
+    let new_path = with_suffix(path, RESTORING_SUFFIX);
+    // Of an interrupted restoration, maybe of another backup.
+    remove_store_files(&new_path)?;
+    let to = SqliteStore::open_copy_target(&new_path).await?;
+    let copied = copy_store(from, &to, progress).await;
+    to.close().await;
+    let copy = copied?;
+    // Again: another process may have opened or filled the store meanwhile.
+    let moved_to = match ensure_replaceable(path, existing).await? {
+        CurrentStore::Occupied => move_store_aside(path, "replaced", now)?,
+        CurrentStore::Empty => {
+            remove_store_files(path)?;
+            None
+        }
+    };
+    rename_if_exists(&new_path, path)?;
+    Ok(Restoration { copy, moved_to })
+}
+
+/// Content of the file at the path of a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CurrentStore {
+    /// No file, or a store without records.
+    Empty,
+    /// A store with records, or a file that cannot be read.
+    Occupied,
+}
+
+/// Fails if the store at a path is in use, or has records and is not to be moved aside.
+async fn ensure_replaceable(path: &Path, existing: ExistingStore) -> Result<CurrentStore> {
+    if std::fs::metadata(path).map_or(0, |metadata| metadata.len()) == 0 {
+        return Ok(CurrentStore::Empty);
+    }
+    file::ensure_unused(path).await?;
+    if let Ok(store) = SqliteStore::open_existing(path).await {
+        let records = store.records(0, 1).await;
+        store.close().await;
+        if records.is_ok_and(|records| records.is_empty()) {
+            return Ok(CurrentStore::Empty);
+        }
+    }
+    match existing {
+        ExistingStore::MoveAside => Ok(CurrentStore::Occupied),
+        ExistingStore::Refuse => {
+            let message = format!(
+                "the store `{}` has records; `--replace` keeps it under another name and restores the backup",
+                path.display()
+            );
+            Err(Error::new(Code::Conflict, message).with_retryable(false))
+        }
+    }
+}
