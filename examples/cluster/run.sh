@@ -79,7 +79,8 @@ parse_arguments() {
 find_programs() {
     # Debian installs HAProxy where only root's PATH leads.
     PATH=$PATH:/usr/local/sbin:/usr/sbin
-    toolcrib=$(command -v "${TOOLCRIB:-toolcrib}") || fail "\`${TOOLCRIB:-toolcrib}\` is missing; set TOOLCRIB to its path"
+    toolcrib=$(type -P "${TOOLCRIB:-toolcrib}") || fail "\`${TOOLCRIB:-toolcrib}\` is missing; set TOOLCRIB to its path"
+    toolcrib=$(realpath "$toolcrib")
     [[ $(type -P setsid) ]] || fail "\`setsid\` is missing; on Debian: apt-get install util-linux"
     [[ $(type -P haproxy) ]] || fail "\`haproxy\` is missing; on Debian: apt-get install haproxy"
     [[ $store ]] && return
@@ -170,7 +171,7 @@ start_postgres() {
 }
 
 database_answers() {
-    "$postgres_bin/pg_isready" --quiet --host=127.0.0.1 --port="$database_port"
+    "$postgres_bin/pg_isready" --quiet --host=127.0.0.1 --port="$database_port" --username=toolcrib --dbname=postgres
 }
 
 create_database() {
