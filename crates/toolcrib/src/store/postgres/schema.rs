@@ -109,12 +109,18 @@ impl SchemaState {
 }
 
 /// Reads the state of the schema. The tables are those that the `search_path` of the connection leads to.
+///
+/// From the tables of the catalogue and not with `to_regclass`: that function may answer from a cache, which a
+/// transaction that has waited for the lock of a migration does not renew.
 pub(super) async fn read_state(connection: &mut PgConnection) -> sqlx::Result<SchemaState> {
-    let (meta, head, journal): (bool, bool, bool) = sqlx::query_as(
-        "SELECT to_regclass('meta') IS NOT NULL, to_regclass('head') IS NOT NULL, to_regclass('journal') IS NOT NULL",
+    let tables: Vec<String> = sqlx::query_scalar(
+        "SELECT tablename::text FROM pg_tables
+         WHERE schemaname = ANY (current_schemas(false)) AND tablename IN ('meta', 'head', 'journal')",
     )
-    .fetch_one(&mut *connection)
+    .fetch_all(&mut *connection)
     .await?;
+    let has_table = |name: &str| tables.iter().any(|table| table == name);
+    let (meta, head, journal) = (has_table("meta"), has_table("head"), has_table("journal"));
     match (meta, head, journal) {
         (false, false, false) => return Ok(SchemaState::New),
         (true, true, true) => {}
