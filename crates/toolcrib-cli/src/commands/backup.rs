@@ -28,10 +28,11 @@ pub(crate) struct Arguments {
 
 /// Copies the store.
 pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<()> {
-    let data = data_directory(common, &load_config(common)?)?;
+    let loaded_config = load_config(common)?;
+    let data = data_directory(common, &loaded_config)?;
+    let location = store_url(common, &loaded_config, &data)?;
     let line = CopyProgressLine::new(common);
-    let copied =
-        store::back_up_store(&store_url(common, &data), &data, &arguments.file, &|progress| line.show(progress)).await;
+    let copied = store::back_up_store(&location, &data, &arguments.file, &|progress| line.show(progress)).await;
     line.clear();
     let report = copied?;
     warn_about_missing_content(common, &report);

@@ -43,8 +43,9 @@ struct RestoreReport {
 
 /// Restores the backup.
 pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<()> {
-    let data = data_directory(common, &load_config(common)?)?;
-    let location = store_url(common, &data);
+    let loaded_config = load_config(common)?;
+    let data = data_directory(common, &loaded_config)?;
+    let location = store_url(common, &loaded_config, &data)?;
     let existing = if arguments.replace { ExistingStore::MoveAside } else { ExistingStore::Refuse };
     let line = CopyProgressLine::new(common);
     let show = |progress| line.show(progress);

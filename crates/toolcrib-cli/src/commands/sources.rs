@@ -43,7 +43,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
     if common.json {
         let mut listed = json!({ "sources": sources });
         if let Some(nodes) = &nodes {
-            listed["nodes"] = json!(nodes);
+            listed["nodes"] = json!(**nodes);
         }
         output::print_json(&listed)?;
     } else if !sources.is_empty() {

@@ -174,8 +174,10 @@ fn render_prune(report: &PruneReport, mode: PruneMode) -> String {
 
 /// Opens the configured store, which migrates it, and finishes migrations if requested.
 async fn migrate(common: &CommonArguments, arguments: &MigrateArguments) -> Result<()> {
-    let data = data_directory(common, &load_config(common)?)?;
-    let opened = store::open_existing(&store_url(common, &data)).await?;
+    let loaded_config = load_config(common)?;
+    let data = data_directory(common, &loaded_config)?;
+    let location = store_url(common, &loaded_config, &data)?;
+    let opened = store::open_existing(&location).await?;
     let migrated = async {
         let administration = opened.store.administration();
         let finished = arguments.contract && administration.migrate_contract().await?;

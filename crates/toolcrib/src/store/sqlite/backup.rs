@@ -7,8 +7,8 @@ use toolcrib_core::{Code, Error, Result, Timestamp};
 
 use super::rebuild::{move_store_aside, remove_store_files, rename_if_exists, with_suffix};
 use super::{SqliteStore, file};
-use crate::store::copy::{CopyReport, ReportProgress, copy_store};
 use crate::private_dir::ensure_private_directory;
+use crate::store::copy::{CopyReport, ReportProgress, copy_store};
 use crate::store::open::{head_file, open_existing, open_existing_with_head, store_file};
 use crate::store::{HeadFile, OpenedStore, Store, open_copy_target};
 
