@@ -23,6 +23,8 @@ use toolcrib::config_file::{self, LoadedConfig, ProjectFile};
 use toolcrib::core::access::Role;
 use toolcrib::core::freshness::Freshness;
 use toolcrib::core::inventory::Actor;
+use toolcrib::private_dir::ensure_private_directory;
+use toolcrib::registry::SourceView;
 use toolcrib::store::{self, OpenedStore};
 use toolcrib::{Principal, Registry, RegistryOptions, Result, SourceId};
 
@@ -147,7 +149,10 @@ impl CliSession {
     /// Prints a hint that names the sources whose cached tool list is stale; `among` limits it to some sources.
     /// Disabled sources are not named: none of their tools is listed.
     pub(crate) fn hint_stale(&self, among: Option<&[SourceId]>) {
+        // This node cannot refresh what runs on others.
+        let may_refresh = |source: &SourceView| self.registry.sources().ensure_may_start(&source.id).is_ok();
         let stale = self.enabled_sources(among).filter(|source| source.freshness == Freshness::Stale);
+        let stale = stale.filter(may_refresh);
         let names: Vec<String> = stale.map(|source| source.id.to_string()).collect();
         if !names.is_empty() {
             let (lists, are, them) = if names.len() == 1 { ("list", "is", "it") } else { ("lists", "are", "them") };
@@ -241,7 +246,12 @@ async fn open_store(
     loaded_config: &LoadedConfig,
     data_directory: &Path,
 ) -> Result<OpenedStore> {
-    store::open_with_head(&store_url(common, loaded_config, data_directory)?, data_directory).await
+    let opened = store::open_with_head(&store_url(common, loaded_config, data_directory)?, data_directory).await?;
+    // A file elsewhere does not create the directory in which the end of its journal is remembered.
+    if opened.head.is_some() {
+        ensure_private_directory(data_directory)?;
+    }
+    Ok(opened)
 }
 
 /// Returns the store URL given by `--store` or the configuration, or the data directory, which stands for the SQLite

@@ -13,12 +13,13 @@ fn the_store_of_a_file_is_relative_to_it_and_the_option_wins() {
     let file = file.to_str().unwrap();
     toolcrib.run(&["sources", "--config", file]).assert_code(2).assert_stderr("config/toolcrib.yaml:2: store: ");
     toolcrib.set_variable("NAME", "team");
-    toolcrib.run_ok(&["sources", "--config", file]);
+    let listed = toolcrib.run_ok(&["sources", "--config", file]);
     assert!(toolcrib.project().join("config/team.db").is_file());
+    assert_eq!(listed.stderr, "", "the data directory, which holds the end of the journal, was created");
     let config = toolcrib.json(&["config", "--config", file]);
     assert_eq!(config["store"]["value"], "sqlite:${env:NAME}.db");
     assert_eq!(config["store"]["origin"], format!("{file}:2"));
-    toolcrib.run_ok(&["config", "--config", file]).assert_stdout("\nstore: sqlite:${env:NAME}.db  # ");
+    toolcrib.run_ok(&["config", "--config", file]).assert_stdout("\nstore: \"sqlite:${env:NAME}.db\"  # ");
 
     let option = format!("sqlite:{}", toolcrib.project().join("other.db").display());
     toolcrib.run_ok(&["sources", "--config", file, "--store", &option]);

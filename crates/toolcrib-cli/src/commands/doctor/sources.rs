@@ -40,6 +40,10 @@ pub(super) async fn check_source(
     if session.registry.sources().blocked().contains_key(&source.id) {
         return vec![DoctorCheck::warn(&name, "not contacted, because its file is not trusted", "`toolcrib trust`")];
     }
+    // Its program and its variables are those of other machines.
+    if let Err(elsewhere) = session.registry.sources().ensure_may_start(&source.id) {
+        return vec![DoctorCheck::ok(name, elsewhere.message)];
+    }
     let definition = session.registry.sources().effective(&source.id);
     let mut checks: Vec<DoctorCheck> = match definition.as_deref() {
         Some(definition) => {
