@@ -68,14 +68,21 @@ impl Installation {
     /// Returns the template, which is created by the first test that needs it and kept for later runs.
     #[expect(clippy::unwrap_used, reason = "fails the calling test")]
     fn ensure_template(&self) -> PathBuf {
-        let folder = programs::deps_dir().unwrap_or_else(env::temp_dir).join("postgres-templates");
-        fs::create_dir_all(&folder).unwrap();
         // Its owner is part of the name, because other users cannot read it.
-        let version = output_of(Command::new(self.program("postgres")).arg("--version"));
         let user = if self.runs_as_root { "postgres".to_owned() } else { output_of(Command::new("id").arg("-un")) };
-        let template = folder.join(format!("{user}-{}", version.replace(|c: char| !c.is_ascii_alphanumeric(), "-")));
+        // Such as `postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)`.
+        let version = output_of(Command::new(self.program("postgres")).arg("--version"));
+        let name = format!("postgres-template-{}-{user}", version.split(' ').nth(2).unwrap_or_default());
+        // The fetched packages may belong to another user.
+        let folders = programs::deps_dir().into_iter().chain([env::temp_dir()]);
+        let mut templates = folders.map(|folder| folder.join(&name));
+        let (template, lock) = templates
+            .find_map(|template| {
+                let lock = File::create(template.with_added_extension("lock")).ok()?;
+                Some((template, lock))
+            })
+            .unwrap();
         // Tests run in several processes at once.
-        let lock = File::create(template.with_added_extension("lock")).unwrap();
         lock.lock().unwrap();
         if template.is_dir() {
             return template;
