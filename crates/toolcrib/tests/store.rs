@@ -1,6 +1,7 @@
 //! The contract of [`Store`]. Each property is one function, run against every implementation.
 
 mod administration;
+mod copy;
 mod postgres_server;
 
 use std::collections::{BTreeMap, BTreeSet};
