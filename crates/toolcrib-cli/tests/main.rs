@@ -33,6 +33,7 @@ mod rest;
 mod search;
 mod secrets;
 mod serve;
+mod store_commands;
 mod store_location;
 mod telemetry;
 mod traces;

@@ -43,6 +43,7 @@ pub async fn back_up_store(
     target: &Path,
     progress: ReportProgress<'_>,
 ) -> Result<CopyReport> {
+    ensure_lasting(location)?;
     if target.symlink_metadata().is_ok() {
         let message = format!("`{}` exists already; name a new file for the backup", target.display());
         return Err(Error::new(Code::Conflict, message).with_retryable(false));
@@ -61,6 +62,14 @@ pub async fn back_up_store(
     let report = copied?;
     rename_if_exists(&partial, target)?;
     Ok(report)
+}
+
+/// Fails for a store in memory, which has nothing to back up and keeps nothing.
+fn ensure_lasting(location: &str) -> Result<()> {
+    if location.starts_with("memory:") {
+        return Err(Error::new(Code::ConfigInvalid, "`memory:` ends with this command; name a store that lasts"));
+    }
+    Ok(())
 }
 
 /// Adds the way out to the error for an unfinished backup of another store.
@@ -82,9 +91,7 @@ pub async fn restore_backup(
     now: Timestamp,
     progress: ReportProgress<'_>,
 ) -> Result<Restoration> {
-    if location.starts_with("memory:") {
-        return Err(Error::new(Code::ConfigInvalid, "`memory:` keeps nothing; name another store to restore into"));
-    }
+    ensure_lasting(location)?;
     if let Some(path) = store_file(location)?
         && path.canonicalize().is_ok_and(|path| backup.canonicalize().is_ok_and(|backup| backup == path))
     {
@@ -93,16 +100,7 @@ pub async fn restore_backup(
     }
     let from = open_existing(&format!("sqlite:{}", backup.display())).await?;
     let restored = match store_file(location)? {
-        Some(path) => {
-            let copied = restore_file(&from, &path, existing, now, progress).await;
-            match copied {
-                Ok(restoration) => {
-                    HeadFile::new(data, &path).reset(restoration.copy.head.clone()).await?;
-                    Ok(restoration)
-                }
-                failed => failed,
-            }
-        }
+        Some(path) => restore_with_head(&from, &path, data, existing, now, progress).await,
         // A store that is not a file is filled as it is.
         None => {
             let to = open_copy_target(location).await?;
@@ -122,6 +120,21 @@ pub async fn restore_backup(
     };
     from.store.close().await;
     restored
+}
+
+/// Restores into a store file and resets its head file, without which a shorter journal would count as damaged.
+async fn restore_with_head(
+    from: &OpenedStore,
+    path: &Path,
+    data: &Path,
+    existing: ExistingStore,
+    now: Timestamp,
+    progress: ReportProgress<'_>,
+) -> Result<Restoration> {
+    ensure_private_directory(data)?;
+    let restoration = restore_file(from, path, existing, now, progress).await?;
+    HeadFile::new(data, path).reset(restoration.copy.head.clone()).await?;
+    Ok(restoration)
 }
 
 /// Restores into a file beside the one that the store has, and puts it in its place.
