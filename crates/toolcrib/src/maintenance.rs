@@ -56,7 +56,7 @@ struct LastMaintenance {
     ok_at: Timestamp,
 }
 
-/// What the maintenance task has read and reported so far.
+/// Progress of the maintenance task in reading changes and reporting this node.
 #[derive(Debug, Default)]
 struct FollowProgress {
     /// Change counter of the store when everything was last read.

@@ -4,7 +4,7 @@ use serde_json::json;
 use toolcrib::Refresh;
 use toolcrib_mcp::{ClientOptions, ConnectTarget, McpClient, RequestOptions};
 
-use super::support::{Cluster, Node, position, wait_until};
+use super::support::{Node, NodeGroup, position, wait_until};
 use crate::test_server::TEST_TIMEOUT;
 
 const PATHS: [&str; 14] = [
@@ -50,13 +50,13 @@ async fn assert_equal(one: &Node, other: &Node) {
 
 #[tokio::test]
 async fn nodes_at_the_same_position_answer_with_the_same_bytes_and_tags() {
-    let (cluster, one, other) = Cluster::start_two().await;
+    let (group, one, other) = NodeGroup::start_two().await;
     assert_equal(&one, &other).await;
     // After changes on either side, and for a node that read them all at its start.
     one.post_as_admin("/api/tools/shop__ship/disable", &json!({})).await.expect_json(200);
-    cluster.shop.set_tools(["order", "refund", "give_back"]);
+    group.shop.set_tools(["order", "refund", "give_back"]);
     other.registry.refresh(Refresh { force: true, ..Refresh::default() }).await;
     assert_equal(&one, &other).await;
-    let late = cluster.start_node().await;
+    let late = group.start_node().await;
     assert_equal(&one, &late).await;
 }

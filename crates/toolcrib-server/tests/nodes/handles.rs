@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::support::{Cluster, Node, RawHttpResponse};
+use super::support::{Node, NodeGroup, RawHttpResponse};
 
 const VERSION: &str = "MCP-Protocol-Version: 2025-06-18\r\n";
 
@@ -26,7 +26,7 @@ fn message(response: &RawHttpResponse) -> Value {
 
 #[tokio::test]
 async fn a_legacy_session_of_another_node_is_unknown_and_the_client_begins_anew() {
-    let (_cluster, one, other) = Cluster::start_two().await;
+    let (_group, one, other) = NodeGroup::start_two().await;
     let session = begin_session(&one).await;
     let list = request("tools/list", json!({}));
     assert_eq!(one.post_mcp("/mcp", &session, &list).await.status, 200);
@@ -42,8 +42,8 @@ async fn a_legacy_session_of_another_node_is_unknown_and_the_client_begins_anew(
 
 #[tokio::test]
 async fn pages_and_binaries_of_another_node_are_reported_as_lost() {
-    let (cluster, one, other) = Cluster::start_two().await;
-    cluster.shop.set_reply(|_, _| json!("x".repeat(600_000)));
+    let (group, one, other) = NodeGroup::start_two().await;
+    group.shop.set_reply(|_, _| json!("x".repeat(600_000)));
     let session = begin_session(&one).await;
     let call = |arguments: Value| request("tools/call", json!({ "name": "shop__order", "arguments": arguments }));
     let first = one.post_mcp("/mcp?mode=full", &session, &call(json!({}))).await;

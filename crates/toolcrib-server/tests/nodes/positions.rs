@@ -6,11 +6,11 @@ use serde_json::json;
 use tokio::io::AsyncReadExt;
 use toolcrib::store::StoreState;
 
-use super::support::{Cluster, position};
+use super::support::{NodeGroup, position};
 
 #[tokio::test]
 async fn every_response_has_the_position() {
-    let (_cluster, one, _other) = Cluster::start_two().await;
+    let (_group, one, _other) = NodeGroup::start_two().await;
     let expected = one.registry.position();
     let etag = one.get("/api/tools", "").await.header("etag").unwrap().to_owned();
     let initialize = json!({
@@ -50,7 +50,7 @@ async fn every_response_has_the_position() {
 
 #[tokio::test]
 async fn a_client_reads_what_it_wrote_to_another_node() {
-    let (_cluster, one, other) = Cluster::start_two().await;
+    let (_group, one, other) = NodeGroup::start_two().await;
     for number in 0..20 {
         let (action, is_enabled) = if number % 2 == 0 { ("disable", false) } else { ("enable", true) };
         let written = one.post_as_admin(&format!("/api/sources/shop/{action}"), &json!({})).await;
@@ -67,7 +67,7 @@ async fn a_client_reads_what_it_wrote_to_another_node() {
 
 #[tokio::test]
 async fn a_position_that_is_not_reached_is_unavailable_after_two_seconds() {
-    let (_cluster, one, _other) = Cluster::start_two().await;
+    let (_group, one, _other) = NodeGroup::start_two().await;
     let reached = one.registry.position();
     let (far, next) = (reached + 1_000, reached + 1);
     let initialize = json!({ "jsonrpc": "2.0", "id": 1, "method": "ping" });
@@ -95,7 +95,7 @@ async fn a_position_that_is_not_reached_is_unavailable_after_two_seconds() {
 
 #[tokio::test]
 async fn a_minimum_position_changes_neither_the_response_nor_its_tag() {
-    let (_cluster, one, _other) = Cluster::start_two().await;
+    let (_group, one, _other) = NodeGroup::start_two().await;
     for path in ["/api/tools?limit=2", "/api/tools?format=openai", "/api/context", "/api/search?q=order"] {
         let separator = if path.contains('?') { '&' } else { '?' };
         let plain = one.get(path, "").await;

@@ -3,11 +3,11 @@
 use toolcrib::core::access::Role;
 use toolcrib::core::inventory::Actor;
 
-use super::support::{Cluster, cookie_header, wait_until};
+use super::support::{NodeGroup, cookie_header, wait_until};
 
 #[tokio::test]
 async fn a_session_works_on_every_node_with_its_next_request_and_survives_a_restart() {
-    let (cluster, one, other) = Cluster::start_two().await;
+    let (group, one, other) = NodeGroup::start_two().await;
     // Cached for local processes without a session.
     other.get("/api/tools", "").await.expect_json(200);
     let cookie = one.sign_in(&one.server.admin_token).await;
@@ -23,13 +23,13 @@ async fn a_session_works_on_every_node_with_its_next_request_and_survives_a_rest
         node.server.stop().await;
         node.registry.close().await;
     }
-    let restarted = cluster.start_node().await;
+    let restarted = group.start_node().await;
     assert_eq!(restarted.whoami(&cookie).await, here);
 }
 
 #[tokio::test]
 async fn a_login_link_works_once_over_all_nodes() {
-    let (_cluster, one, other) = Cluster::start_two().await;
+    let (_group, one, other) = NodeGroup::start_two().await;
     for _ in 0..5 {
         let link = one.server.app_state.create_login_path().await.unwrap();
         let (first, second) = tokio::join!(one.get(&link, ""), other.get(&link, ""));
@@ -42,7 +42,7 @@ async fn a_login_link_works_once_over_all_nodes() {
 
 #[tokio::test]
 async fn a_logout_on_one_node_ends_the_session_on_all() {
-    let (_cluster, one, other) = Cluster::start_two().await;
+    let (_group, one, other) = NodeGroup::start_two().await;
     let cookie = one.sign_in(&one.server.admin_token).await;
     let csrf = one.whoami(&cookie).await["csrf"].as_str().unwrap().to_owned();
     // The node that gets the logout has not seen the session before, and checks its CSRF token nevertheless.
@@ -55,7 +55,7 @@ async fn a_logout_on_one_node_ends_the_session_on_all() {
 
 #[tokio::test]
 async fn a_revoked_token_ends_its_sessions_on_all_nodes() {
-    let (_cluster, one, other) = Cluster::start_two().await;
+    let (_group, one, other) = NodeGroup::start_two().await;
     let created = one.registry.tokens().create("ada", Role::Viewer, None, Actor::new("test")).await.unwrap();
     let cookie = one.sign_in(&created.token).await;
     wait_until("the token is known", async || other.whoami(&cookie).await["name"] == "ada").await;

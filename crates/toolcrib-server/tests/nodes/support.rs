@@ -14,7 +14,7 @@ pub(crate) use crate::test_server::RawHttpResponse;
 use crate::test_server::{RunningServer, open_scripted, server_config};
 
 /// A store, and the nodes on it with one scripted source `shop`.
-pub(crate) struct Cluster {
+pub(crate) struct NodeGroup {
     store_directory: TempDir,
     pub(crate) shop: Arc<ScriptedSource>,
 }
@@ -25,14 +25,14 @@ pub(crate) struct Node {
     pub(crate) server: RunningServer,
 }
 
-impl Cluster {
-    pub(crate) fn new() -> Cluster {
+impl NodeGroup {
+    pub(crate) fn new() -> NodeGroup {
         let order = json!({
             "name": "order", "description": "Orders something for a customer",
             "inputSchema": { "type": "object", "properties": { "what": { "type": "string" } } },
         });
         let tools = [order, json!("refund"), json!("ship")];
-        Cluster { store_directory: tempfile::tempdir().unwrap(), shop: ScriptedSource::new(tools) }
+        NodeGroup { store_directory: tempfile::tempdir().unwrap(), shop: ScriptedSource::new(tools) }
     }
 
     pub(crate) async fn start_node(&self) -> Node {
@@ -48,15 +48,15 @@ impl Cluster {
     }
 
     /// Starts two nodes; the first one discovers the source, and both have applied the records.
-    pub(crate) async fn start_two() -> (Cluster, Node, Node) {
-        let cluster = Cluster::new();
-        let (one, other) = (cluster.start_node().await, cluster.start_node().await);
+    pub(crate) async fn start_two() -> (NodeGroup, Node, Node) {
+        let group = NodeGroup::new();
+        let (one, other) = (group.start_node().await, group.start_node().await);
         one.registry.refresh(Refresh::default()).await;
         wait_until("both nodes are at the same position", async || {
             one.registry.position() == other.registry.position()
         })
         .await;
-        (cluster, one, other)
+        (group, one, other)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Console sessions and one-time login links, which all processes on a store share.
 //!
-//! Kept by the digests of their ids and keys, so that a copy of the store signs nobody in.
+//! Kept by the digests of their ids and keys, so that a copy of the store is of no use for a login.
 
 use toolcrib_core::Timestamp;
 use toolcrib_core::fingerprint::Fingerprint;

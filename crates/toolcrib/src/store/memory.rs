@@ -272,7 +272,8 @@ impl StoreAdministration for MemoryStore {
         if state.is_copying && state.key != key {
             return Err(foreign_copy_error(NAME));
         }
-        if !state.is_copying && !(state.journal.is_empty() && state.definitions.is_empty()) {
+        let is_empty = state.journal.is_empty() && state.definitions.is_empty();
+        if !state.is_copying && !is_empty {
             return Err(occupied_target_error(NAME));
         }
         state.begin_copy(key);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-/// What a running node reports about itself every few seconds.
+/// Report of a running node about itself, sent every few seconds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeReport {
     /// Unique id of the process.

@@ -211,14 +211,16 @@ fn with_session_settings(options: PgConnectOptions) -> PgConnectOptions {
 async fn prepare(connection: &mut PgConnection, expected: ExpectedSchema, database: &DatabaseName) -> Result<()> {
     let fail = |error| errors::store_error(database, error);
     match schema::read_state(connection).await.map_err(fail)? {
-        schema::SchemaState::Usable => {}
-        schema::SchemaState::New if expected == ExpectedSchema::Existing => {
+        schema::DatabaseSchema::Usable => {}
+        schema::DatabaseSchema::New if expected == ExpectedSchema::Existing => {
             return Err(errors::lost_store_error(database, "holds no tables"));
         }
-        schema::SchemaState::New | schema::SchemaState::Older(_) => {
+        schema::DatabaseSchema::New | schema::DatabaseSchema::Older(_) => {
             schema::migrate(connection).await.map_err(fail)?.check(database)?;
         }
-        unusable @ (schema::SchemaState::Newer(_) | schema::SchemaState::Incomplete) => unusable.check(database)?,
+        unusable @ (schema::DatabaseSchema::Newer(_) | schema::DatabaseSchema::Incomplete) => {
+            unusable.check(database)?
+        }
     }
     if expected != ExpectedSchema::CopyTarget && administration::is_copying(connection).await.map_err(fail)? {
         return Err(unfinished_copy_error(&database.to_string()));

@@ -1,4 +1,4 @@
-//! What only a store in PostgreSQL has: errors of the server, schemas of other versions, notifications, and a server that
+//! Properties of stores in PostgreSQL alone: errors of the server, schemas of other versions, notifications, and a server that
 //! is restarted or does not answer.
 
 use std::sync::Arc;

@@ -82,7 +82,7 @@ const CONTRACTED_KEY: &str = "contracted";
 
 /// Result of comparing the schema of a database with the current one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum SchemaState {
+pub(super) enum DatabaseSchema {
     /// Of this version, or of a later one that has only added to it.
     Usable,
     Older(i64),
@@ -94,14 +94,14 @@ pub(super) enum SchemaState {
     Incomplete,
 }
 
-impl SchemaState {
+impl DatabaseSchema {
     /// Fails unless the schema can be used.
     pub(super) fn check(self, database: &DatabaseName) -> Result<()> {
         match self {
-            SchemaState::Usable => Ok(()),
-            SchemaState::Newer(needed) => Err(errors::newer_schema_error(database, needed, SCHEMA_VERSION)),
+            DatabaseSchema::Usable => Ok(()),
+            DatabaseSchema::Newer(needed) => Err(errors::newer_schema_error(database, needed, SCHEMA_VERSION)),
             // After a migration there is neither an older schema nor none.
-            SchemaState::Older(_) | SchemaState::New | SchemaState::Incomplete => {
+            DatabaseSchema::Older(_) | DatabaseSchema::New | DatabaseSchema::Incomplete => {
                 Err(errors::incomplete_schema_error(database))
             }
         }
@@ -112,7 +112,7 @@ impl SchemaState {
 ///
 /// From the tables of the catalogue and not with `to_regclass`: that function may answer from a cache, which a
 /// transaction that has waited for the lock of a migration does not renew.
-pub(super) async fn read_state(connection: &mut PgConnection) -> sqlx::Result<SchemaState> {
+pub(super) async fn read_state(connection: &mut PgConnection) -> sqlx::Result<DatabaseSchema> {
     let tables: Vec<String> = sqlx::query_scalar(
         "SELECT tablename::text FROM pg_tables
          WHERE schemaname = ANY (current_schemas(false)) AND tablename IN ('meta', 'head', 'journal')",
@@ -122,35 +122,35 @@ pub(super) async fn read_state(connection: &mut PgConnection) -> sqlx::Result<Sc
     let has_table = |name: &str| tables.iter().any(|table| table == name);
     let (meta, head, journal) = (has_table("meta"), has_table("head"), has_table("journal"));
     match (meta, head, journal) {
-        (false, false, false) => return Ok(SchemaState::New),
+        (false, false, false) => return Ok(DatabaseSchema::New),
         (true, true, true) => {}
-        _ => return Ok(SchemaState::Incomplete),
+        _ => return Ok(DatabaseSchema::Incomplete),
     }
     let version = read_number(connection, SCHEMA_VERSION_KEY).await?;
     let compatible_since = read_number(connection, COMPATIBLE_SINCE_KEY).await?;
     Ok(match (version, compatible_since) {
-        (Some(version), Some(_)) if version < SCHEMA_VERSION => SchemaState::Older(version),
-        (Some(_), Some(needed)) if needed > SCHEMA_VERSION => SchemaState::Newer(needed),
-        (Some(_), Some(_)) => SchemaState::Usable,
-        (_, _) => SchemaState::Incomplete,
+        (Some(version), Some(_)) if version < SCHEMA_VERSION => DatabaseSchema::Older(version),
+        (Some(_), Some(needed)) if needed > SCHEMA_VERSION => DatabaseSchema::Newer(needed),
+        (Some(_), Some(_)) => DatabaseSchema::Usable,
+        (_, _) => DatabaseSchema::Incomplete,
     })
 }
 
 /// Creates the tables, or runs the missing migrations, in one transaction: an interruption leaves the old version.
 /// Returns the state that this led to.
-pub(super) async fn migrate(connection: &mut PgConnection) -> sqlx::Result<SchemaState> {
+pub(super) async fn migrate(connection: &mut PgConnection) -> sqlx::Result<DatabaseSchema> {
     let mut transaction = begin_migration(connection).await?;
     // Read again under the lock: another node may have migrated meanwhile.
     let state = read_state(&mut transaction).await?;
     let version = match state {
-        SchemaState::New => 0,
-        SchemaState::Older(version) => version,
-        SchemaState::Usable | SchemaState::Newer(_) | SchemaState::Incomplete => return Ok(state),
+        DatabaseSchema::New => 0,
+        DatabaseSchema::Older(version) => version,
+        DatabaseSchema::Usable | DatabaseSchema::Newer(_) | DatabaseSchema::Incomplete => return Ok(state),
     };
     for migration in MIGRATIONS.into_iter().skip(usize::try_from(version).unwrap_or(usize::MAX)) {
         sqlx::raw_sql(migration).execute(&mut *transaction).await?;
     }
-    if state == SchemaState::New {
+    if state == DatabaseSchema::New {
         // The key of a new store is made here, once; it is never changed, because hashes in the journal depend on it.
         let key: [u8; 32] = rand::random();
         write_meta(&mut transaction, "key", &key).await?;
@@ -159,7 +159,7 @@ pub(super) async fn migrate(connection: &mut PgConnection) -> sqlx::Result<Schem
     }
     write_meta(&mut transaction, SCHEMA_VERSION_KEY, SCHEMA_VERSION.to_string().as_bytes()).await?;
     transaction.commit().await?;
-    Ok(SchemaState::Usable)
+    Ok(DatabaseSchema::Usable)
 }
 
 /// Begins a transaction in which the schema is changed: with the lock, and without a limit on the statements, which may

@@ -17,7 +17,7 @@ const PARTIAL_SUFFIX: &str = ".partial";
 /// Suffix of a store that is being restored.
 const RESTORING_SUFFIX: &str = ".restoring";
 
-/// What to do with a store that has records already.
+/// Treatment of a store that has records already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExistingStore {
     /// Refuses to restore.
