@@ -16,7 +16,7 @@ use toolcrib_core::inventory::history::{self, ToolMatcher};
 use toolcrib_core::inventory::{Event, Record};
 use toolcrib_core::principal::Principal;
 use toolcrib_core::text::sanitize_truncated;
-use toolcrib_core::{Result, SourceId, Timestamp};
+use toolcrib_core::{Code, Result, SourceId, Timestamp};
 
 use super::{Registry, Visibility};
 use crate::connector::run_blocking;
@@ -129,16 +129,9 @@ impl History<'_> {
         let visibility = self.registry.visibility(self.principal);
         let filter = Arc::new(HistoryFilter { query: query.clone(), matcher, visibility });
         let Some(after) = query.after else {
-            let skipped = self.read_skipped_records(&journal).await?;
-            return run_with_filter(&filter, move |filter| {
-                let skipped: Vec<JournalEntry> = skipped.into_iter().map(JournalEntry::parse).collect();
-                let entries = journal.newest_first().chain(skipped.iter().rev());
-                let newest = entries.filter_map(|entry| filter.describe(entry)).take(limit);
-                let mut records: Vec<HistoryRecord> = newest.collect();
-                records.reverse();
-                HistoryPage { records, next_after: None }
-            })
-            .await;
+            let mut records = self.scan_newest(&filter, &journal, limit).await?;
+            records.reverse();
+            return Ok(HistoryPage { records, next_after: None });
         };
         // With a start: from the store up to where memory begins, then from memory.
         let mut scan = HistoryScan { records: Vec::new(), limit, last_seq: after };
@@ -173,6 +166,37 @@ impl History<'_> {
         // `None` once the newest record of this snapshot was examined.
         let next_after = newest.filter(|newest| scan.last_seq < *newest).map(|_| scan.last_seq);
         Ok(HistoryPage { records: scan.records, next_after })
+    }
+
+    /// Returns the newest matching records, newest first: those in memory, and if these are too few, those before them that
+    /// a start with a snapshot has skipped. While the store is down, the ones in memory are the answer.
+    async fn scan_newest(
+        &self,
+        filter: &Arc<HistoryFilter>,
+        journal: &Arc<Journal>,
+        limit: usize,
+    ) -> Result<Vec<HistoryRecord>> {
+        let cached = journal.clone();
+        let mut records: Vec<HistoryRecord> = run_with_filter(filter, move |filter| {
+            cached.newest_first().filter_map(|entry| filter.describe(entry)).take(limit).collect()
+        })
+        .await?;
+        if records.len() >= limit {
+            return Ok(records);
+        }
+        let skipped = match self.read_skipped_records(journal).await {
+            Ok(skipped) => skipped,
+            Err(error) if error.code == Code::StoreUnavailable => return Ok(records),
+            Err(error) => return Err(error),
+        };
+        let room = limit - records.len();
+        let older: Vec<HistoryRecord> = run_with_filter(filter, move |filter| {
+            let entries = skipped.into_iter().rev().map(JournalEntry::parse);
+            entries.filter_map(|entry| filter.describe(&entry)).take(room).collect()
+        })
+        .await?;
+        records.extend(older);
+        Ok(records)
     }
 
     /// Reads the newest records that are not in memory because the start began with a snapshot.
