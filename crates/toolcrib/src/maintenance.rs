@@ -21,7 +21,7 @@ use crate::connectors::Connectors;
 use crate::logins::Logins;
 use crate::refresh::Refresher;
 use crate::state::State;
-use crate::store::{NODE_REPORT_INTERVAL, NodeReport, NodeStatus, SourceStatus, StoreState};
+use crate::store::{MIN_NODE_REPORT_INTERVAL, NODE_REPORT_INTERVAL, NodeReport, NodeStatus, SourceStatus, StoreState};
 use crate::tasks::Tasks;
 use crate::trace::Trace;
 
@@ -198,8 +198,9 @@ impl Maintenance {
     /// nothing if the store keeps no reports.
     async fn report_node(&self, progress: &mut FollowProgress) -> Result<()> {
         let position = self.state.snapshot().position.seq;
-        let is_due = progress.reported_at.is_none_or(|at| at.elapsed() >= NODE_REPORT_INTERVAL);
-        if progress.reported_position == position && !is_due {
+        let interval =
+            if progress.reported_position == position { NODE_REPORT_INTERVAL } else { MIN_NODE_REPORT_INTERVAL };
+        if progress.reported_at.is_some_and(|at| at.elapsed() < interval) {
             return Ok(());
         }
         let report = NodeReport {

@@ -11,6 +11,7 @@
 mod discovery;
 mod due_sources;
 mod features;
+mod recording;
 mod telemetry;
 
 use std::collections::HashMap;
@@ -39,7 +40,7 @@ use crate::trace::Trace;
 use discovery::{Discoverer, DiscoveryPermits};
 use features::PendingLists;
 
-pub(crate) use discovery::RecordCondition;
+pub(crate) use recording::RecordCondition;
 
 pub use crate::notice::{RefreshOutcome, RefreshStatus, RefreshTotals};
 pub use due_sources::{BackoffPolicy, ConnectionAfterDiscovery, PendingDiscovery, PendingSource, RequiredFreshness};

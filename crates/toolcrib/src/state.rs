@@ -25,9 +25,11 @@ mod newer_records;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::sync::{MutexGuard, broadcast};
+use tokio::time::{Instant, sleep};
 use toolcrib_catalog::search::embeddings::LazyModel;
 use toolcrib_catalog::{Catalog, CatalogSource};
 use toolcrib_config::{Config, ConfigOrigin, Expose, IssuerConfig, WarmPolicy};
@@ -55,6 +57,14 @@ pub(crate) use newer_records::NewerRecord;
 pub(crate) use publish::{PrecomputedDelta, WriterState};
 pub(crate) use snapshot::{EnvironmentOverrides, Snapshot, list_timeout};
 pub(crate) use tool_names::SourceToolNames;
+
+/// Time for which a write is repeated that other processes forestall. Each conflict means that another process made
+/// progress; with many busy writers a single one needs many attempts.
+const CONFLICT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Maximum pause after the first conflict; doubled after each one.
+const MIN_CONFLICT_PAUSE: Duration = Duration::from_millis(1);
+/// Maximum pause after any conflict.
+const MAX_CONFLICT_PAUSE: Duration = Duration::from_millis(20);
 
 /// The only write path to the journal, and the snapshot that readers see.
 ///
@@ -307,9 +317,9 @@ impl State {
         measurement: Option<Measurement<'_>>,
         decide: impl Fn(&WriterState) -> Result<Vec<Event>>,
     ) -> Result<WriteOutcome> {
-        // Each conflict means that another process made progress; 20 in a row are a livelock or a broken store.
-        const MAX_COMMIT_ATTEMPTS: usize = 20;
-        for _ in 0..MAX_COMMIT_ATTEMPTS {
+        let started_at = Instant::now();
+        let mut pause = MIN_CONFLICT_PAUSE;
+        loop {
             self.apply_new_records(writer).await?;
             if let Some(newer) = &writer.newer_record {
                 return Err(newer.to_error());
@@ -326,7 +336,15 @@ impl State {
             let written = match self.store.commit(commit).await? {
                 CommitOutcome::Committed => WriteOutcome::Applied(events),
                 CommitOutcome::Superseded => WriteOutcome::Superseded,
-                CommitOutcome::Conflict => continue,
+                CommitOutcome::Conflict if started_at.elapsed() < CONFLICT_TIMEOUT => {
+                    // At random times, so that writers of many processes do not try together.
+                    sleep(pause.mul_f64(rand::random())).await;
+                    pause = (pause * 2).min(MAX_CONFLICT_PAUSE);
+                    continue;
+                }
+                CommitOutcome::Conflict => {
+                    return Err(Error::new(Code::Conflict, "other processes keep writing to the store; try again"));
+                }
             };
             // The records are read back instead of being applied directly: all processes then derive the same state
             // from the same bytes.
@@ -334,7 +352,6 @@ impl State {
             self.apply_new_records(writer).await?;
             return Ok(written);
         }
-        Err(Error::new(Code::Conflict, "other processes keep writing to the store; try again"))
     }
 
     /// Applies and publishes the records and measurements that were written since, by any process.

@@ -45,7 +45,7 @@ pub use measurements::{
     TokenUse,
 };
 pub use memory::MemoryStore;
-pub(crate) use nodes::NODE_REPORT_INTERVAL;
+pub(crate) use nodes::{MIN_NODE_REPORT_INTERVAL, NODE_REPORT_INTERVAL};
 pub use nodes::{NodeReport, NodeStatus};
 pub use open::{OpenedStore, open, open_copy_target, open_existing, open_with_head};
 #[cfg(feature = "postgres")]

@@ -36,6 +36,8 @@ pub struct NodeStatus {
     pub alive: bool,
 }
 
+/// Minimum time between reports of a node whose position changes all the time.
+pub(crate) const MIN_NODE_REPORT_INTERVAL: Duration = Duration::from_secs(1);
 /// Interval of reports of a node that has nothing new to report.
 pub(crate) const NODE_REPORT_INTERVAL: Duration = Duration::from_secs(5);
 /// Time without a report after which a node does not count as alive.
