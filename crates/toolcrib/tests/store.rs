@@ -1,10 +1,11 @@
 //! The contract of [`Store`]. Each property is one function, run against every implementation.
 
 mod administration;
+mod concurrency;
 mod copy;
 mod postgres_server;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use toolcrib::core::manifest::{Manifest, PackedManifest, ToolLimits};
 use toolcrib::core::source::{SourceKind, SourceSettings, StdioSource};
 use toolcrib::core::{Code, Error, Source, SourceId, Timestamp};
 use toolcrib::store::{
-    self, CacheCount, CallCount, Commit, CommitOutcome, DiscoveryCheck, ErrorSummary, Lease, Login, LoginKind,
+    self, CacheCount, CallCount, Commit, CommitOutcome, DiscoveryCheck, ErrorSummary, Login, LoginKind,
     MAX_CHECKS_PER_SOURCE, Measurement, MemoryStore, PostgresStore, SourceStatus, SqliteStore, Store, StoredRecord,
     TokenUse,
 };
@@ -26,6 +27,12 @@ use administration::{
     a_copy_goes_on_where_it_was_interrupted, a_store_with_content_is_no_target,
     an_empty_store_takes_over_records_and_key, an_unfinished_copy_is_not_used, pruning_removes_what_is_not_selected,
     the_last_snapshot_is_read_back,
+};
+
+use concurrency::{
+    a_held_lease_marks_its_source_as_being_discovered, a_lost_lease_cannot_be_renewed_or_used,
+    concurrent_writers_lose_nothing, of_32_concurrent_writers_one_wins_each_time,
+    one_holder_discovers_a_source_at_a_time, two_handles_see_each_others_writes,
 };
 
 /// Generates a test of each property for each store.
@@ -73,6 +80,7 @@ contract![
     the_key_belongs_to_the_store,
     the_change_counter_changes_with_every_write,
     concurrent_writers_lose_nothing,
+    of_32_concurrent_writers_one_wins_each_time,
     two_handles_see_each_others_writes,
     the_last_snapshot_is_read_back,
     an_empty_store_takes_over_records_and_key,
@@ -279,62 +287,6 @@ async fn the_last_hundred_checks_are_kept(test_store: TestStore) {
     assert_eq!(store.checks(&id("b")).await.unwrap(), [check("b", 0)]);
 }
 
-async fn one_holder_discovers_a_source_at_a_time(test_store: TestStore) {
-    let store = test_store.open().await;
-    let long = Duration::from_secs(60);
-    let short = Duration::from_millis(50);
-    let granted = async |source: &str, holder: &str, duration| match store
-        .acquire_lease(&id(source), holder, duration)
-        .await
-        .unwrap()
-    {
-        Lease::Granted => true,
-        Lease::HeldFor(remaining) => {
-            assert!(remaining <= long, "{remaining:?}");
-            false
-        }
-    };
-    assert!(granted("a", "one", short).await);
-    assert!(store.renew_lease(&id("a"), "one", long).await.unwrap());
-    tokio::time::sleep(short * 2).await;
-    assert!(!granted("a", "two", long).await);
-    assert!(granted("b", "two", short).await);
-    tokio::time::sleep(short * 2).await;
-    assert!(granted("b", "one", long).await, "the lease has ended");
-
-    store.release_lease(&id("b"), "two").await.unwrap();
-    assert!(!granted("b", "two", long).await, "a lease that passed to another is not released by its former holder");
-    store.release_lease(&id("b"), "one").await.unwrap();
-    assert!(granted("b", "two", long).await);
-}
-
-async fn a_lost_lease_cannot_be_renewed_or_used(test_store: TestStore) {
-    let store = test_store.open().await;
-    let (short, long) = (Duration::from_millis(20), Duration::from_secs(60));
-    let commit = async |holder: &str, time| {
-        let (check, status) = (check("a", time), status_started_at(time));
-        let measurement = Some(Measurement::from_check(&check, &status).under_lease(holder));
-        let events = [tool_disabled(holder)];
-        let expected_head = store.records(0, 10).await.unwrap().len() as u64;
-        let first_seq = expected_head + 1;
-        let commit = Commit { expected_head, first_seq, at: AT, actor: &actor(), events: &events, measurement };
-        store.commit(commit).await.unwrap()
-    };
-    assert_eq!(commit("one", 1).await, CommitOutcome::Superseded, "without a lease");
-    assert_eq!(store.acquire_lease(&id("a"), "one", short).await.unwrap(), Lease::Granted);
-    assert_eq!(commit("one", 2).await, CommitOutcome::Committed);
-    tokio::time::sleep(short * 2).await;
-    // It has expired, and no other holder wants it: the discovery may still end.
-    assert!(store.renew_lease(&id("a"), "one", short).await.unwrap());
-    tokio::time::sleep(short * 2).await;
-    assert_eq!(commit("one", 3).await, CommitOutcome::Committed);
-    assert_eq!(store.acquire_lease(&id("a"), "two", long).await.unwrap(), Lease::Granted);
-    assert!(!store.renew_lease(&id("a"), "one", long).await.unwrap());
-    assert_eq!(commit("one", 4).await, CommitOutcome::Superseded);
-    assert_eq!(commit("two", 5).await, CommitOutcome::Committed);
-    assert_eq!(store.records(0, 10).await.unwrap().len(), 3);
-}
-
 async fn a_login_is_found_until_it_expires_and_removed_once(test_store: TestStore) {
     let (one, other) = (test_store.open().await, test_store.open().await);
     let login = |name: &str, kind, created_at, expires_at| Login {
@@ -363,26 +315,6 @@ async fn a_login_is_found_until_it_expires_and_removed_once(test_store: TestStor
     let removed = tokio::join!(one.remove_login(session.digest), other.remove_login(session.digest));
     assert!(removed.0.unwrap() != removed.1.unwrap(), "one of both removes it");
     assert_eq!(found(60).await, [later]);
-}
-
-async fn a_held_lease_marks_its_source_as_being_discovered(test_store: TestStore) {
-    let store = test_store.open().await;
-    commit_check(&*store, 0, check("a", 1), status_started_at(1)).await;
-    let long = Duration::from_secs(60);
-    for source in ["a", "new"] {
-        store.acquire_lease(&id(source), "one", long).await.unwrap();
-    }
-    let statuses = store.source_statuses().await.unwrap();
-    assert!(statuses.values().all(SourceStatus::is_being_discovered), "{statuses:?}");
-    assert_eq!(statuses.keys().cloned().collect::<Vec<_>>(), [id("a"), id("new")]);
-
-    // A `discovering_until` in a commit is ignored.
-    let discovering_until = Some(tokio::time::Instant::now() + long);
-    commit_check(&*store, 0, check("a", 2), SourceStatus { discovering_until, ..status_started_at(2) }).await;
-    for source in ["a", "new"] {
-        store.release_lease(&id(source), "one").await.unwrap();
-    }
-    assert_eq!(store.source_statuses().await.unwrap(), BTreeMap::from([(id("a"), status_started_at(2))]));
 }
 
 async fn counts_are_added(test_store: TestStore) {
@@ -513,49 +445,6 @@ async fn the_change_counter_changes_with_every_write(test_store: TestStore) {
 
     append(&*reader, 1, &["b"]).await;
     assert_ne!(reader.change_counter().await.unwrap(), after_lease);
-}
-
-async fn concurrent_writers_lose_nothing(test_store: TestStore) {
-    const WRITERS: usize = 8;
-    const EACH: usize = 50;
-    let mut writers = tokio::task::JoinSet::new();
-    for writer in 0..WRITERS {
-        let store = test_store.open().await;
-        writers.spawn(async move {
-            let mut head = 0;
-            for number in 0..EACH {
-                let tool = format!("{writer}-{number}");
-                while append(&*store, head, &[&tool]).await == CommitOutcome::Conflict {
-                    head += store.records(head, usize::MAX).await.unwrap().len() as u64;
-                }
-                head += 1;
-            }
-        });
-    }
-    writers.join_all().await;
-
-    let records = test_store.open().await.records(0, usize::MAX).await.unwrap();
-    assert!(records.iter().map(|record| record.seq).eq(1..=(WRITERS * EACH) as u64));
-    let bodies: BTreeSet<&String> = records.iter().map(|record| &record.body).collect();
-    assert_eq!(bodies.len(), WRITERS * EACH);
-}
-
-async fn two_handles_see_each_others_writes(test_store: TestStore) {
-    let one = test_store.open().await;
-    let two = test_store.open().await;
-    append(&*one, 0, &["a"]).await;
-    assert_eq!(append(&*two, 0, &["b"]).await, CommitOutcome::Conflict);
-    assert_eq!(append(&*two, 1, &["b"]).await, CommitOutcome::Committed);
-    assert_eq!(one.records(0, 10).await.unwrap(), [record(1, "a"), record(2, "b")]);
-
-    let long = Duration::from_secs(60);
-    assert_eq!(one.acquire_lease(&id("a"), "one", long).await.unwrap(), Lease::Granted);
-    assert!(
-        matches!(two.acquire_lease(&id("a"), "two", long).await.unwrap(), Lease::HeldFor(remaining) if remaining <= long)
-    );
-
-    commit_check(&*one, 2, check("a", 5), status_started_at(5)).await;
-    assert_eq!(commit_check(&*two, 2, check("a", 6), status_started_at(4)).await, CommitOutcome::Superseded);
 }
 
 #[tokio::test]

@@ -7,10 +7,14 @@ use tempfile::TempDir;
 use toolcrib::core::inventory::Event;
 use toolcrib::core::{Code, Timestamp};
 use toolcrib::store::{
-    self, Commit, CommitOutcome, CopyProgress, CopyReport, MemoryStore, OpenedStore, SqliteStore, Store, StoredRecord,
+    self, Commit, CommitOutcome, CopyProgress, CopyReport, MemoryStore, OpenedStore, SqliteStore, Store,
+    StoreAdministration, StoredRecord,
 };
+use toolcrib_testkit::programs;
 
-use super::{AT, PUSH, actor, append, check, commit_check, definition, id, manifest, record, status_started_at};
+use super::{
+    AT, PUSH, TestStore, actor, append, check, commit_check, definition, id, manifest, record, status_started_at,
+};
 
 /// A store in memory with something of everything.
 async fn full_store() -> OpenedStore {
@@ -108,28 +112,47 @@ async fn records_written_during_the_copy_are_left_out() {
     assert_eq!((report.records, target.records(0, 10).await.unwrap().len()), (2, 2));
 }
 
+/// Number of records of a large copy.
+const RECORDS: u64 = 100_000;
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hundred_thousand_records_are_copied_exactly_despite_interruptions() {
-    const RECORDS: u64 = 100_000;
-    let directories = [TempDir::new().unwrap(), TempDir::new().unwrap()];
-    let source = open_target(&directories[0]).await;
-    source.administration().begin_copy([3; 32]).await.unwrap();
-    let template = record(1, "push");
-    for first in (1..=RECORDS).step_by(10_000) {
-        let numbered = |seq| {
-            let record = StoredRecord { seq, at: Timestamp(seq.cast_signed()), ..template.clone() };
-            StoredRecord { checksum: Some(record.compute_checksum()), ..record }
-        };
-        let records: Vec<StoredRecord> = (first..first + 10_000).map(numbered).collect();
-        source.administration().restore_records(first - 1, &records).await.unwrap();
-    }
-    source.administration().finish_copy().await.unwrap();
-    let source = OpenedStore { store: Arc::new(source), head: None };
+    let source = large_store().await;
+    assert_copied_despite_interruptions(&source, &TestStore::sqlite()).await;
+}
 
-    // Each attempt is dropped at a random record, and the next one continues.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hundred_thousand_records_are_copied_to_postgresql_and_back_despite_interruptions() {
+    let Some(database) = TestStore::postgres() else {
+        let name = "a_hundred_thousand_records_are_copied_to_postgresql_and_back_despite_interruptions";
+        return programs::skip(name, "PostgreSQL is not installed");
+    };
+    let source = large_store().await;
+    assert_copied_despite_interruptions(&source, &database).await;
+    let copied = OpenedStore { store: database.open().await, head: None };
+    assert_copied_despite_interruptions(&copied, &TestStore::sqlite()).await;
+}
+
+/// A store in memory with many records, whose times differ.
+async fn large_store() -> OpenedStore {
+    let store = MemoryStore::new();
+    store.begin_copy([3; 32]).await.unwrap();
+    let template = record(1, "push");
+    let numbered = |seq: u64| {
+        let record = StoredRecord { seq, at: Timestamp(seq.cast_signed()), ..template.clone() };
+        StoredRecord { checksum: Some(record.compute_checksum()), ..record }
+    };
+    let records: Vec<StoredRecord> = (1..=RECORDS).map(numbered).collect();
+    store.restore_records(0, &records).await.unwrap();
+    store.finish_copy().await.unwrap();
+    OpenedStore { store: Arc::new(store), head: None }
+}
+
+/// Copies with attempts that are dropped at random records; each one continues what the one before has left.
+async fn assert_copied_despite_interruptions(source: &OpenedStore, target: &TestStore) {
     let mut interruptions = 0;
     for _ in 0..3 {
-        let target = Arc::new(open_target(&directories[1]).await);
+        let store = target.open_copy_target().await;
         let stop_at = rand::random_range(0..RECORDS);
         let (stop, mut stopped) = tokio::sync::mpsc::unbounded_channel();
         let notify = move |progress| {
@@ -138,16 +161,18 @@ async fn a_hundred_thousand_records_are_copied_exactly_despite_interruptions() {
             }
         };
         tokio::select! {
-            report = store::copy_store(&source, &*target, &notify) => assert_eq!(report.unwrap().records, RECORDS),
+            report = store::copy_store(source, &*store, &notify) => assert_eq!(report.unwrap().records, RECORDS),
             _ = stopped.recv() => interruptions += 1,
         }
-        drop(target);
     }
     assert!(interruptions > 0);
-    let target = open_target(&directories[1]).await;
-    let report = copy(&source, &target).await.unwrap();
+    let store = target.open_copy_target().await;
+    let report = copy(source, &*store).await.unwrap();
     assert_eq!((report.records, report.verified), (RECORDS, true));
-    target.close().await;
-    let copied = SqliteStore::open(directories[1].path()).await.unwrap();
-    assert_eq!(copied.records(99_990, 100).await.unwrap(), source.store.records(99_990, 100).await.unwrap());
+    store.close().await;
+    let copied = target.open().await;
+    for after in (0..RECORDS).step_by(10_000) {
+        let [copied, expected] = [&copied, &source.store].map(|store| store.records(after, 10_000));
+        assert!(copied.await.unwrap() == expected.await.unwrap(), "the records after {after} differ");
+    }
 }

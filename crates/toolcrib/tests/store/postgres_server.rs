@@ -1,7 +1,6 @@
 //! Properties of stores in PostgreSQL alone: errors of the server, schemas of other versions, notifications, and a server that
 //! is restarted or does not answer.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use toolcrib::core::inventory::{Actor, Event};
@@ -152,25 +151,6 @@ async fn nodes_that_start_together_create_one_schema() {
     }
     let keys = openings.join_all().await;
     assert!(keys.iter().all(|key| *key == keys[0]));
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_32_concurrent_writers_one_wins_each_time() {
-    let url = database_or_skip!("of_32_concurrent_writers_one_wins_each_time");
-    const ROUNDS: u64 = 5;
-    let stores = futures_util::future::join_all((0..32).map(|_| PostgresStore::open(&url))).await;
-    let stores: Vec<Arc<PostgresStore>> = stores.into_iter().map(|store| Arc::new(store.unwrap())).collect();
-    for round in 0..ROUNDS {
-        let mut writers = tokio::task::JoinSet::new();
-        for (writer, store) in stores.iter().cloned().enumerate() {
-            writers.spawn(async move { append(&*store, round, &[&format!("{round}-{writer}")]).await });
-        }
-        let outcomes = writers.join_all().await;
-        let winners = outcomes.iter().filter(|outcome| **outcome == CommitOutcome::Committed).count();
-        assert_eq!(winners, 1, "round {round}: {outcomes:?}");
-    }
-    assert_eq!(stores[0].records(0, 100).await.unwrap().len() as u64, ROUNDS);
-    assert_eq!(run_sql(&url, "SELECT seq FROM head"), ROUNDS.to_string());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
