@@ -167,6 +167,8 @@ pub(super) async fn prune(
     .bind(texts(&selection.lists))
     .execute(&mut *transaction)
     .await?;
+    // It is written again when enough records follow.
+    sqlx::query("DELETE FROM snapshots").execute(&mut *transaction).await?;
     let report = PruneReport {
         checks: checks.rows_affected(),
         counts: calls.rows_affected() + lookups.rows_affected(),
