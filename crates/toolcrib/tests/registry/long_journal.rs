@@ -63,8 +63,15 @@ async fn a_long_journal_is_searched_page_by_page() {
     registry.close().await;
 }
 
-/// A journal that is long enough for a snapshot, of a source with a tool that is disabled last, a token and a group.
 async fn store_with_long_journal() -> Arc<MemoryStore> {
+    let store = Arc::new(MemoryStore::default());
+    write_long_journal(&*store).await;
+    store
+}
+
+/// Writes a journal that is long enough for a snapshot, of a source with a tool that is disabled last, a token and a
+/// group.
+pub(crate) async fn write_long_journal(store: &dyn Store) {
     let fingerprint = Fingerprint::digest("x");
     let first = [
         json!({"type": "SourceDeclared", "source": "git", "kind": "mcp", "origin": "runtime",
@@ -81,9 +88,7 @@ async fn store_with_long_journal() -> Arc<MemoryStore> {
         0 => Event::ToolDisabled { source: source.clone(), tool: "push".into() },
         _ => Event::ToolEnabled { source: source.clone(), tool: "push".into() },
     }));
-    let store = Arc::new(MemoryStore::default());
-    append(&*store, &events).await;
-    store
+    append(store, &events).await;
 }
 
 async fn append(store: &dyn Store, events: &[Event]) {
@@ -99,14 +104,14 @@ async fn append(store: &dyn Store, events: &[Event]) {
     assert_eq!(store.commit(commit).await.unwrap(), CommitOutcome::Committed);
 }
 
-async fn open_long(store: &Arc<MemoryStore>, follow_writes: bool) -> Registry {
+pub(crate) async fn open_long(store: &Arc<impl Store + 'static>, follow_writes: bool) -> Registry {
     let config = Config { retains_sources: true, replaces_rules: false, ..Config::default() };
     let options = RegistryOptions { store: Some(store.clone()), follow_writes, ..RegistryOptions::default() };
     Registry::open(config, options).await.unwrap()
 }
 
 /// Lets a long-running registry write a snapshot.
-async fn write_snapshot(store: &Arc<MemoryStore>) -> StoredSnapshot {
+pub(crate) async fn write_snapshot(store: &Arc<impl Store + 'static>) -> StoredSnapshot {
     let registry = open_long(store, true).await;
     let written = async {
         loop {

@@ -23,8 +23,9 @@ use toolcrib::store::{
 use toolcrib::testkit::ScriptedSource;
 use toolcrib::{Code, Registry, RegistryOptions, Source, SourceId};
 
+use crate::registry::long_journal::{open_long, write_long_journal, write_snapshot};
 use crate::support::{
-    TestRegistry, agent, cached_tools, call, force_refresh, id, list_tools, open_with, output_text, wait_until,
+    TestRegistry, agent, cached_tools, call, force_refresh, id, list_tools, open_with, output_text, refresh, wait_until,
 };
 
 /// A store with failures that a test can switch on.
@@ -36,6 +37,8 @@ struct FailingStore {
     release_fails: AtomicBool,
     /// Reading the journal fails.
     records_fail: AtomicBool,
+    /// Reading the journal waits.
+    records_hang: AtomicBool,
     /// The journal reads as empty.
     journal_empty: AtomicBool,
     /// A commit fails after it was written.
@@ -60,6 +63,9 @@ impl Store for FailingStore {
     async fn records(&self, after: u64, limit: usize) -> Result<Vec<StoredRecord>> {
         if self.records_fail.load(Ordering::SeqCst) {
             return Err(Error::new(Code::StoreUnavailable, "the journal cannot be read"));
+        }
+        while self.records_hang.load(Ordering::SeqCst) {
+            tokio::time::sleep(Duration::from_secs(1)).await;
         }
         if self.journal_empty.load(Ordering::SeqCst) {
             return Ok(Vec::new());
@@ -243,6 +249,24 @@ async fn recent_records_are_read_from_memory() {
     assert_eq!(fixture.history().records(&HistoryQuery::after(records.len() as u64)).await.unwrap(), []);
 }
 
+#[tokio::test]
+async fn newest_records_are_read_from_memory_after_a_start_with_a_snapshot() {
+    let store = Arc::new(FailingStore::default());
+    write_long_journal(&*store).await;
+    write_snapshot(&store).await;
+    let registry = open_long(&store, false).await;
+    registry.execute(Command::Disable(id("git")), Actor::new("operator")).await.unwrap();
+    let newest = async |limit| {
+        let query = HistoryQuery { limit: Some(limit), ..HistoryQuery::default() };
+        registry.history().records(&query).await.unwrap().iter().map(|record| record.seq).collect::<Vec<_>>()
+    };
+    assert_eq!(newest(3).await, [12_003, 12_004, 12_005], "those before the snapshot are read from the store");
+    store.records_fail.store(true, Ordering::SeqCst);
+    assert_eq!(newest(1).await, [12_005]);
+    assert_eq!(newest(3).await, [12_005], "the records in memory are the answer while the store is down");
+    registry.close().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn counting_tokens_does_not_wait_for_the_store() {
     let (fixture, disk) = open_failing(&ScriptedSource::new(["push"])).await;
@@ -295,6 +319,23 @@ async fn a_lease_that_cannot_be_released_does_not_fail_the_refresh() {
     disk.release_fails.store(true, Ordering::SeqCst);
     let outcome = force_refresh(&fixture, "git").await;
     assert_eq!((outcome.status, outcome.added), (RefreshStatus::Success, vec!["git__push".to_owned()]));
+}
+
+/// Regression: the lease was not renewed while its holder waited for its turn to read the journal, and another node
+/// contacted the source too.
+#[tokio::test(start_paused = true)]
+async fn a_lease_is_renewed_while_its_holder_catches_up() {
+    let git = ScriptedSource::new(["push"]);
+    let (fixture, disk) = open_failing(&git).await;
+    disk.records_hang.store(true, Ordering::SeqCst);
+    let registry = fixture.registry.clone();
+    let running = tokio::spawn(async move { refresh(&registry, "git").await });
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let lease = disk.acquire_lease(&id("git"), "other", Duration::from_secs(10)).await.unwrap();
+    assert!(matches!(lease, Lease::HeldFor(_)), "{lease:?}");
+    disk.records_hang.store(false, Ordering::SeqCst);
+    assert_eq!(running.await.unwrap().status, RefreshStatus::Success);
+    assert_eq!(git.discoveries(), 1);
 }
 
 #[tokio::test]
