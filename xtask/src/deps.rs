@@ -16,7 +16,7 @@ use crate::process::{is_available, run_logged_checked};
 use crate::report::{StepReport, StepStatus};
 
 mod browser;
-mod npm;
+pub(crate) mod npm;
 mod postgresql;
 mod python;
 

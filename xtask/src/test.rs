@@ -8,6 +8,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
+use crate::deps::missing_component;
 use crate::paths::WorkspacePaths;
 use crate::postgres::SharedPostgres;
 use crate::process::{cargo, is_available, run_visible};
@@ -18,6 +19,10 @@ use crate::{check, conformance, dependencies, deps, dist};
 const WORKSPACE_ARGS: [&str; 3] = ["--workspace", "--features", "toolcrib-testkit/rmcp-server"];
 /// Features of the library that are checked alone. `testkit` is checked by other steps.
 const LIBRARY_FEATURES: [&str; 7] = ["mcp", "sqlite", "openapi", "workflow", "builtins", "tokens", "otel"];
+
+/// Part of the names of the tests that also run on the newer version of PostgreSQL: the contract of stores, and what
+/// only this store has.
+const POSTGRES_TESTS: &str = "store::postgres";
 
 /// Exit code of nextest when its filters match no test. That is an error only if no conformance scenario matches
 /// either.
@@ -94,6 +99,10 @@ fn run_tests(paths: &WorkspacePaths, filters: &[&str], report: &mut StepReport) 
         run_test_binaries(paths, filters, &skip_file, postgres.as_ref())
     });
     if filters.is_empty() {
+        report.run_step("tests on PostgreSQL 18", || match SharedPostgres::start_fetched(paths) {
+            Some(postgres) => run_test_binaries(paths, &[POSTGRES_TESTS], &skip_file, Some(&postgres)),
+            None => missing_component("PostgreSQL 18 does not start"),
+        });
         report.run_step("doc tests", || {
             run_visible(with_test_env(workspace_command(paths, &["test", "--doc"], &[]), paths, &skip_file))
         });
@@ -119,7 +128,7 @@ fn run_test_binaries(
     let prepare = |command: Command| {
         let mut command = with_filters(with_test_env(command, paths, skip_file), filters);
         if let Some(postgres) = postgres {
-            command.env("TOOLCRIB_TEST_POSTGRES", &postgres.admin_url);
+            postgres.set_test_env(&mut command);
         }
         command
     };

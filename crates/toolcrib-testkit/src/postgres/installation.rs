@@ -9,38 +9,42 @@ use std::process::{Command, Stdio};
 use super::random_name;
 use crate::programs;
 
+/// Variable with the directory of the programs of a version that is not installed on the system. `cargo xtask test` sets
+/// it to run some tests on a second version.
+const PROGRAMS_VARIABLE: &str = "TOOLCRIB_TEST_POSTGRES_BIN";
+
 /// Programs of one version, and the user who runs them.
 #[derive(Debug)]
 pub(super) struct Installation {
     bin_dir: PathBuf,
+    /// Client of PostgreSQL.
+    psql: PathBuf,
     /// PostgreSQL refuses to run as root. Root runs it as the user that Debian's package creates.
     runs_as_root: bool,
 }
 
 impl Installation {
-    /// Finds the newest version below `/usr/lib/postgresql`, or the one in `PATH`.
+    /// Finds the programs in `$TOOLCRIB_TEST_POSTGRES_BIN`, else the newest version below `/usr/lib/postgresql`, else the
+    /// one in `PATH`.
     pub(super) fn find() -> Option<Installation> {
-        let versions = fs::read_dir("/usr/lib/postgresql").ok().into_iter().flatten().flatten();
-        let version_number = |path: &Path| path.file_name()?.to_str()?.parse::<u32>().ok();
-        let newest = versions
-            .map(|entry| entry.path())
-            .filter(|path| path.join("bin/initdb").is_file())
-            .max_by_key(|path| version_number(path))
-            .map(|path| path.join("bin"));
-        let bin_dir = newest.or_else(|| {
-            let path = env::var_os("PATH")?;
-            let program = env::split_paths(&path).map(|folder| folder.join("initdb")).find(|path| path.is_file())?;
-            // A link leads to the directory with the other programs.
-            Some(program.canonicalize().ok()?.parent()?.to_path_buf())
-        })?;
+        let installed = find_installed_programs();
+        let selected = env::var_os(PROGRAMS_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
+        let bin_dir = selected.or_else(|| installed.clone())?;
+        // Packages of other versions may have the server alone; each `psql` talks to newer servers as well.
+        let psql =
+            [&bin_dir].into_iter().chain(&installed).map(|folder| folder.join("psql")).find(|path| path.is_file())?;
         let runs_as_root = output_of(Command::new("id").arg("-u")) == "0";
         if runs_as_root && output_of(Command::new("id").args(["-u", "postgres"])).is_empty() {
             return None;
         }
-        Some(Installation { bin_dir, runs_as_root })
+        Some(Installation { bin_dir, psql, runs_as_root })
     }
 
-    pub(super) fn program(&self, name: &str) -> PathBuf {
+    pub(super) fn psql(&self) -> Command {
+        Command::new(&self.psql)
+    }
+
+    fn program(&self, name: &str) -> PathBuf {
         self.bin_dir.join(name)
     }
 
@@ -110,6 +114,23 @@ impl Installation {
             run(Command::new("chown").arg("postgres:postgres").arg(directory));
         }
     }
+}
+
+/// Finds the programs of the newest installed version.
+fn find_installed_programs() -> Option<PathBuf> {
+    let versions = fs::read_dir("/usr/lib/postgresql").ok().into_iter().flatten().flatten();
+    let version_number = |path: &Path| path.file_name()?.to_str()?.parse::<u32>().ok();
+    let newest = versions
+        .map(|entry| entry.path())
+        .filter(|path| path.join("bin/initdb").is_file())
+        .max_by_key(|path| version_number(path))
+        .map(|path| path.join("bin"));
+    newest.or_else(|| {
+        let path = env::var_os("PATH")?;
+        let program = env::split_paths(&path).map(|folder| folder.join("initdb")).find(|path| path.is_file())?;
+        // A link leads to the directory with the other programs.
+        Some(program.canonicalize().ok()?.parent()?.to_path_buf())
+    })
 }
 
 /// Output of a program, trimmed; empty if it failed.

@@ -3,8 +3,8 @@ use crate::programs;
 
 /// Runs a statement and returns its output, or the error message.
 fn query(url: &str, statement: &str) -> Result<String, String> {
-    let psql = Installation::find().unwrap().program("psql");
-    let output = Command::new(psql).args(["-X", "-A", "-t", "-c", statement, url]).output().unwrap();
+    let mut psql = Installation::find().unwrap().psql();
+    let output = psql.args(["-X", "-A", "-t", "-c", statement, url]).output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap().trim().to_owned();
     if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
 }
