@@ -21,12 +21,14 @@ use crate::connectors::Connectors;
 use crate::logins::Logins;
 use crate::refresh::Refresher;
 use crate::state::State;
-use crate::store::{MIN_NODE_REPORT_INTERVAL, NODE_REPORT_INTERVAL, NodeReport, NodeStatus, SourceStatus, StoreState};
+use crate::store::{
+    ChangeCounters, MIN_NODE_REPORT_INTERVAL, NODE_REPORT_INTERVAL, NodeReport, NodeStatus, SourceStatus, StoreState,
+};
 use crate::tasks::Tasks;
 use crate::trace::Trace;
 
 /// Interval of maintenance: writing counts, and following other processes' writes as often as the store wants to be
-/// polled. A poll without changes costs one cheap statement (`Store::change_counter`).
+/// polled. A poll without changes costs one cheap statement (`Store::change_counters`).
 const MAINTENANCE_INTERVAL: Duration = Duration::from_millis(500);
 /// If maintenance has not finished for this long, the store hangs.
 const MAINTENANCE_TIMEOUT: Duration = Duration::from_secs(15);
@@ -59,8 +61,8 @@ struct LastMaintenance {
 /// Progress of the maintenance task in reading changes and reporting this node.
 #[derive(Debug, Default)]
 struct FollowProgress {
-    /// Change counter of the store when everything was last read.
-    last_change: Option<u64>,
+    /// Change counters of the store when everything was last read.
+    last_changes: Option<ChangeCounters>,
     /// Time of the last poll.
     polled_at: Option<Instant>,
     /// Position and time of the last report of this node.
@@ -173,24 +175,32 @@ impl Maintenance {
         })
     }
 
-    /// Catches up if the store has changed since the last time. That is noted only after everything was read, so a failure
-    /// is repeated with the next tick.
+    /// Reads the parts of the store that have changed since the last time. That is noted only after all were read, so a
+    /// failure is repeated with the next tick.
     async fn apply_changes(&self, progress: &mut FollowProgress) -> Result<()> {
-        let change = self.state.store.change_counter().await?;
+        let changes = self.state.store.change_counters().await?;
+        let last = progress.last_changes;
+        let has_changed =
+            |part: fn(&ChangeCounters) -> u64| last.as_ref().is_none_or(|last| part(last) != part(&changes));
         // A lease can end without a write: when its process was killed. So read the statuses on each tick while a lease
         // is held.
         let discovering = self.state.snapshot().statuses.values().any(SourceStatus::is_being_discovered);
-        if progress.last_change == Some(change) && !discovering {
-            return Ok(());
+        if has_changed(|changes| changes.journal) || discovering {
+            // Records of other processes belong to no request here; their log events share a trace of their own.
+            let span = tracing::info_span!("follow_writes", trace_id = %Trace::log_only().id());
+            self.state.catch_up().instrument(span.clone()).await?;
+            self.state.write_pending_rules().instrument(span).await?;
         }
-        // Records of other processes belong to no request here; their log events share a trace of their own.
-        let span = tracing::info_span!("follow_writes", trace_id = %Trace::log_only().id());
-        self.state.catch_up().instrument(span.clone()).await?;
-        self.state.write_pending_rules().instrument(span).await?;
-        self.dispatcher.monitoring.usage.load(&*self.state.store).await?;
-        self.logins.load().await?;
-        self.load_token_uses().await?;
-        progress.last_change = Some(change);
+        if has_changed(|changes| changes.counts) {
+            self.dispatcher.monitoring.usage.load(&*self.state.store).await?;
+        }
+        if has_changed(|changes| changes.logins) {
+            self.logins.load().await?;
+        }
+        if has_changed(|changes| changes.token_uses) {
+            self.load_token_uses().await?;
+        }
+        progress.last_changes = Some(changes);
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 //! (statuses, checks, counts, uses of tokens, leases).
 //!
 //! A store makes no decisions. It writes what it is given, completely or not at all. [`SqliteStore`] is the default;
-//! [`MemoryStore`] keeps nothing after it is dropped.
+//! [`PostgresStore`] is shared by several machines; [`MemoryStore`] keeps nothing after it is dropped.
 
 mod administration;
 mod copy;
@@ -41,8 +41,8 @@ pub use inventory_snapshot::StoredSnapshot;
 pub use logins::{Login, LoginKind};
 pub(crate) use measurements::UsageCounts;
 pub use measurements::{
-    CacheCount, CallCount, DiscoveryCheck, ErrorSummary, MAX_CHECKS_PER_SOURCE, SourceStatus, SourceTransition,
-    TokenUse,
+    CacheCount, CallCount, CountBatch, DiscoveryCheck, ErrorSummary, MAX_CHECKS_PER_SOURCE, SourceStatus,
+    SourceTransition, TokenUse,
 };
 pub use memory::MemoryStore;
 pub(crate) use nodes::{MIN_NODE_REPORT_INTERVAL, NODE_REPORT_INTERVAL};
@@ -113,7 +113,7 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     async fn source_statuses(&self) -> Result<BTreeMap<SourceId, SourceStatus>>;
     /// Returns the last checks of a source, newest first; at most [`MAX_CHECKS_PER_SOURCE`].
     async fn checks(&self, source: &SourceId) -> Result<Vec<DiscoveryCheck>>;
-    /// Marks a source's tool list as stale, whatever its age.
+    /// Marks a source's tool list as stale, whatever its age; so is the one that the current holder of the lease records.
     async fn invalidate(&self, source: &SourceId) -> Result<()>;
     /// Removes the status of a source that was removed; its checks stay. A source that is declared again starts as
     /// never discovered.
@@ -128,8 +128,9 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// Releases a lease, if `holder` has it.
     async fn release_lease(&self, source: &SourceId, holder: &str) -> Result<()>;
 
-    /// Adds to the counts; every entry is an increment.
-    async fn add_counts(&self, calls: &[CallCount], lookups: &[CacheCount]) -> Result<()>;
+    /// Adds to the counts, unless the batch was added before; every entry is an increment. A writer has at most one entry
+    /// for each tool or source in a batch.
+    async fn add_counts(&self, batch: &CountBatch, calls: &[CallCount], lookups: &[CacheCount]) -> Result<()>;
     /// Returns the call counts of every tool.
     async fn call_counts(&self) -> Result<Vec<CallCount>>;
     /// Returns the cache counts of every source.
@@ -161,7 +162,7 @@ pub trait Store: Send + Sync + std::fmt::Debug {
         Ok(None)
     }
 
-    /// Replaces the stored snapshot of the inventory.
+    /// Replaces the stored snapshot of the inventory, unless a later one of the same journal is stored.
     async fn put_snapshot(&self, snapshot: &StoredSnapshot) -> Result<()>;
     /// Returns the stored snapshot of the inventory, whatever its version; `None` if there is none.
     async fn snapshot(&self) -> Result<Option<StoredSnapshot>>;
@@ -173,9 +174,9 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     async fn key(&self) -> Result<[u8; 32]>;
     /// Runs the store's own integrity check; returns at most `limit` faults. Reads everything.
     async fn check_integrity(&self, limit: usize) -> Result<Vec<String>>;
-    /// Returns a number that changes with every write, of this or another process. Cheap, because it is polled.
-    async fn change_counter(&self) -> Result<u64>;
-    /// Interval at which `change_counter` is polled.
+    /// Returns numbers of which one changes with every write, of this or another process. Cheap, because they are polled.
+    async fn change_counters(&self) -> Result<ChangeCounters>;
+    /// Interval at which `change_counters` is polled.
     fn poll_interval(&self) -> Duration {
         Duration::from_millis(500)
     }
@@ -275,6 +276,27 @@ impl StoreState {
     }
 }
 
+/// Numbers that change when a part of the store is written, so that readers need not read the others again. A store may
+/// change all of them with every write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ChangeCounters {
+    /// For records, statuses and leases.
+    pub journal: u64,
+    /// For counts of calls and lookups. A store may leave out what was written through itself.
+    pub counts: u64,
+    /// For console sessions and login links.
+    pub logins: u64,
+    /// For last uses of tokens. A store may leave out what was written through itself.
+    pub token_uses: u64,
+}
+
+impl ChangeCounters {
+    /// Returns the counters of a store that has one number for all parts.
+    pub fn of_all(number: u64) -> ChangeCounters {
+        ChangeCounters { journal: number, counts: number, logins: number, token_uses: number }
+    }
+}
+
 /// Content of a commit.
 #[derive(Debug)]
 pub struct Commit<'a> {
@@ -298,13 +320,15 @@ pub struct Commit<'a> {
 pub struct Measurement<'a> {
     /// The source.
     pub source: &'a SourceId,
-    /// Replaces the stored status, unless a discovery that started later has written one.
+    /// Replaces the stored status, unless a discovery that started later has written one. Starts of discoveries under
+    /// leases are not compared, because they are by the clocks of several machines.
     pub status: &'a SourceStatus,
-    /// `None` for a status that completes that of an earlier check: of a stored status with the same start, only the
-    /// fields of [`SourceStatus::with_lists`] are replaced.
+    /// `None` for a status that completes that of an earlier check: of the stored status, only the fields of
+    /// [`SourceStatus::with_lists`] are replaced. A stored status with another start supersedes it.
     pub check: Option<&'a DiscoveryCheck>,
     /// Holder of the lease under which the source was discovered. If that lease is lost, the commit is
-    /// [`CommitOutcome::Superseded`]: a holder that was paused must not overwrite what its successor found.
+    /// [`CommitOutcome::Superseded`]: a holder that was paused must not overwrite what its successor found. If the source
+    /// was invalidated since the lease was acquired, its status stays invalidated.
     pub lease: Option<&'a str>,
 }
 

@@ -160,11 +160,11 @@ mod tests {
         let store = MemoryStore::default();
         let uses = TokenUses::default();
         let mut writes = 0;
-        let mut last_change = store.change_counter().await.unwrap();
+        let mut last_change = store.change_counters().await.unwrap();
         for tick in 0..20 {
             uses.record("a", Timestamp(tick));
             uses.flush_if_due(&store).await.unwrap();
-            let change = store.change_counter().await.unwrap();
+            let change = store.change_counters().await.unwrap();
             writes += i32::from(change != last_change);
             last_change = change;
             tokio::time::advance(Duration::from_millis(500)).await;
@@ -172,9 +172,9 @@ mod tests {
         assert_eq!(writes, 5);
         // Nothing to write, although a write is due.
         uses.flush(&store).await.unwrap();
-        let written = store.change_counter().await.unwrap();
+        let written = store.change_counters().await.unwrap();
         tokio::time::advance(Duration::from_secs(9)).await;
         uses.flush_if_due(&store).await.unwrap();
-        assert_eq!(store.change_counter().await.unwrap(), written);
+        assert_eq!(store.change_counters().await.unwrap(), written);
     }
 }

@@ -2,17 +2,20 @@
 //! crash may lose the last second. Counts of other processes are included as of the last read, so that reading counts
 //! never waits for the store.
 //!
-//! A count moves through three stages: `pending` (counted here), `flushing` (in a transaction whose end is not known
-//! yet) and `stored`. A write that fails moves it back to `pending`, so nothing is lost while the store is down.
+//! A count moves through three stages: `pending` (counted here), `flushing` (in a batch that is being written) and
+//! `stored`. A batch whose write failed is written again with the same number, and the store applies it once: nothing is
+//! lost while the store is down, and nothing is counted twice when only the answer was lost.
 
 use parking_lot::Mutex;
 use toolcrib_core::{Result, SourceId, Timestamp, ToolId};
 
-use crate::store::{CacheCount, CallCount, ErrorSummary, Store, UsageCounts};
+use crate::store::{CacheCount, CallCount, CountBatch, ErrorSummary, Store, UsageCounts};
 
 /// The counters of a registry. Its lock is held for a moment only; calls never wait for the store.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct UsageCounters {
+    /// Names this process in its batches.
+    writer: String,
     counts: Mutex<UsageState>,
     /// Serializes reads and writes of the store.
     write_lock: tokio::sync::Mutex<()>,
@@ -23,10 +26,19 @@ pub(crate) struct UsageCounters {
 struct UsageState {
     /// Counts in the store, as of the last read or write.
     stored: UsageCounts,
-    /// Counts that are being written.
+    /// Counts that are being written, or whose write failed.
     flushing: UsageCounts,
+    /// Number of the batch in `flushing`, or of the last one.
+    batch_number: u64,
     /// Counts that are not written yet.
     pending: UsageCounts,
+}
+
+impl Default for UsageCounters {
+    fn default() -> Self {
+        let writer = format!("{:032x}", rand::random::<u128>());
+        UsageCounters { writer, counts: Mutex::default(), write_lock: tokio::sync::Mutex::default() }
+    }
 }
 
 impl UsageCounters {
@@ -68,45 +80,43 @@ impl UsageCounters {
         total
     }
 
-    /// Writes the pending counts. If that fails, they stay pending. Without pending counts the store is not accessed.
+    /// Writes the pending counts, after those whose write failed before. Without any the store is not accessed.
     pub(crate) async fn flush(&self, store: &dyn Store) -> Result<()> {
         let _guard = self.write_lock.lock().await;
-        let flushing = {
+        self.write_batch(store).await?;
+        {
             let mut counts = self.counts.lock();
-            // A flush that was dropped while writing counts as written, so that nothing is counted twice; the next read
-            // of the store corrects the counts.
-            let dropped = std::mem::take(&mut counts.flushing);
-            counts.stored.merge(&dropped);
             counts.flushing = std::mem::take(&mut counts.pending);
-            counts.flushing.clone()
+            counts.batch_number += 1;
+        }
+        self.write_batch(store).await
+    }
+
+    /// Writes the batch in `flushing`. If that fails, or if the caller is dropped, it stays there.
+    async fn write_batch(&self, store: &dyn Store) -> Result<()> {
+        let (batch, flushing) = {
+            let counts = self.counts.lock();
+            (CountBatch { writer: self.writer.clone(), number: counts.batch_number }, counts.flushing.clone())
         };
         let calls: Vec<CallCount> = flushing.calls.values().cloned().collect();
         let lookups: Vec<CacheCount> = flushing.cache_lookups.values().cloned().collect();
         if calls.is_empty() && lookups.is_empty() {
             return Ok(());
         }
-        let written = store.add_counts(&calls, &lookups).await;
+        store.add_counts(&batch, &calls, &lookups).await.inspect_err(|error| {
+            tracing::warn!(%error, "counts cannot be written now; they are kept in memory");
+        })?;
         let mut counts = self.counts.lock();
-        let flushing = std::mem::take(&mut counts.flushing);
-        match written {
-            Ok(()) => {
-                counts.stored.merge(&flushing);
-                Ok(())
-            }
-            Err(error) => {
-                tracing::warn!(%error, "counts cannot be written now; they are kept in memory");
-                // Counted while the write was running, so it is merged on top.
-                let newer = std::mem::replace(&mut counts.pending, flushing);
-                counts.pending.merge(&newer);
-                Err(error)
-            }
-        }
+        counts.flushing = UsageCounts::default();
+        counts.stored.merge(&flushing);
+        Ok(())
     }
 
-    /// Reads the counts in the store, those of other processes included. Not during a flush: the same counts would be
-    /// in `stored` and `flushing`.
+    /// Reads the counts in the store, those of other processes included. Before that, it writes a batch that may be in the
+    /// store already: its counts would be in `stored` and `flushing`.
     pub(crate) async fn load(&self, store: &dyn Store) -> Result<()> {
         let _guard = self.write_lock.lock().await;
+        self.write_batch(store).await?;
         let calls = store.call_counts().await?;
         let lookups = store.cache_counts().await?;
         let mut stored = UsageCounts::default();
@@ -129,23 +139,28 @@ mod tests {
     use crate::store::MemoryStore;
 
     #[tokio::test]
-    async fn a_flush_dropped_while_writing_neither_loses_nor_doubles_counts() {
+    async fn a_flush_whose_end_is_unknown_is_repeated_and_counted_once() {
         let counters = UsageCounters::default();
         let tool = ToolId { source: SourceId::from_name("git").unwrap(), name: "push".into() };
-        counters.count_call(&tool, Timestamp(1), None);
-        {
-            // The state that a flush leaves when it is dropped while writing.
-            let mut counts = counters.counts.lock();
-            counts.flushing = std::mem::take(&mut counts.pending);
-        }
-        counters.count_call(&tool, Timestamp(2), None);
         let store = MemoryStore::default();
-        counters.flush(&store).await.unwrap();
-        assert_eq!(counters.tool_count(&tool).calls, 2);
-        assert_eq!(
-            store.call_counts().await.unwrap()[0].calls,
-            1,
-            "counts that may have been written are not written again"
-        );
+        for is_written in [false, true] {
+            counters.count_call(&tool, Timestamp(1), None);
+            let (number, flushing) = {
+                // The state that a flush leaves when it is dropped while writing.
+                let mut counts = counters.counts.lock();
+                counts.flushing = std::mem::take(&mut counts.pending);
+                counts.batch_number += 1;
+                (counts.batch_number, counts.flushing.clone())
+            };
+            if is_written {
+                let batch = CountBatch { writer: counters.writer.clone(), number };
+                let calls: Vec<CallCount> = flushing.calls.into_values().collect();
+                store.add_counts(&batch, &calls, &[]).await.unwrap();
+            }
+            counters.count_call(&tool, Timestamp(2), None);
+            counters.flush(&store).await.unwrap();
+        }
+        assert_eq!(counters.tool_count(&tool).calls, 4);
+        assert_eq!(store.call_counts().await.unwrap()[0].calls, 4);
     }
 }

@@ -17,22 +17,23 @@ use toolcrib::core::manifest::{Manifest, PackedManifest, ToolLimits};
 use toolcrib::core::source::{SourceKind, SourceSettings, StdioSource};
 use toolcrib::core::{Code, Error, Source, SourceId, Timestamp};
 use toolcrib::store::{
-    self, CacheCount, CallCount, Commit, CommitOutcome, DiscoveryCheck, ErrorSummary, Login, LoginKind,
+    self, CacheCount, CallCount, Commit, CommitOutcome, CountBatch, DiscoveryCheck, ErrorSummary, Login, LoginKind,
     MAX_CHECKS_PER_SOURCE, Measurement, MemoryStore, PostgresStore, SourceStatus, SqliteStore, Store, StoredRecord,
     TokenUse,
 };
 use toolcrib_testkit::programs;
 
 use administration::{
-    a_copy_goes_on_where_it_was_interrupted, a_store_with_content_is_no_target,
-    an_empty_store_takes_over_records_and_key, an_unfinished_copy_is_not_used, pruning_removes_what_is_not_selected,
-    the_last_snapshot_is_read_back,
+    a_copy_goes_on_where_it_was_interrupted, a_snapshot_of_a_lost_journal_is_replaced,
+    a_store_with_content_is_no_target, an_empty_store_takes_over_records_and_key, an_unfinished_copy_is_not_used,
+    pruning_removes_what_is_not_selected, the_last_snapshot_is_read_back,
 };
-
 use concurrency::{
-    a_held_lease_marks_its_source_as_being_discovered, a_lost_lease_cannot_be_renewed_or_used,
-    concurrent_writers_lose_nothing, of_32_concurrent_writers_one_wins_each_time,
-    one_holder_discovers_a_source_at_a_time, two_handles_see_each_others_writes,
+    a_completed_status_of_an_earlier_discovery_is_superseded, a_held_lease_marks_its_source_as_being_discovered,
+    a_lost_lease_cannot_be_renewed_or_used, an_invalidation_during_a_discovery_is_kept,
+    concurrent_writers_lose_nothing, leases_order_discoveries_whatever_the_clocks_say,
+    of_32_concurrent_writers_one_wins_each_time, one_holder_discovers_a_source_at_a_time,
+    two_handles_see_each_others_writes,
 };
 
 /// Generates a test of each property for each store.
@@ -71,14 +72,18 @@ contract![
     one_holder_discovers_a_source_at_a_time,
     a_lost_lease_cannot_be_renewed_or_used,
     a_held_lease_marks_its_source_as_being_discovered,
-    counts_are_added,
+    an_invalidation_during_a_discovery_is_kept,
+    leases_order_discoveries_whatever_the_clocks_say,
+    a_completed_status_of_an_earlier_discovery_is_superseded,
+    counts_are_added_once,
+    many_counts_are_added_at_once,
     the_latest_use_of_a_token_wins,
     a_login_is_found_until_it_expires_and_removed_once,
     manifests_are_read_back_unchanged,
     definitions_are_read_back_unchanged,
     unusual_text_survives,
     the_key_belongs_to_the_store,
-    the_change_counter_changes_with_every_write,
+    the_change_counters_change_with_every_write,
     concurrent_writers_lose_nothing,
     of_32_concurrent_writers_one_wins_each_time,
     two_handles_see_each_others_writes,
@@ -87,6 +92,7 @@ contract![
     a_copy_goes_on_where_it_was_interrupted,
     a_store_with_content_is_no_target,
     an_unfinished_copy_is_not_used,
+    a_snapshot_of_a_lost_journal_is_replaced,
     pruning_removes_what_is_not_selected,
 ];
 
@@ -289,13 +295,6 @@ async fn the_last_hundred_checks_are_kept(test_store: TestStore) {
 
 async fn a_login_is_found_until_it_expires_and_removed_once(test_store: TestStore) {
     let (one, other) = (test_store.open().await, test_store.open().await);
-    let login = |name: &str, kind, created_at, expires_at| Login {
-        digest: Fingerprint::digest(name),
-        kind,
-        credential: "t1".to_owned(),
-        created_at: Timestamp(created_at),
-        expires_at: Timestamp(expires_at),
-    };
     let session = login("session", LoginKind::Session, 0, 100);
     let link = login("link", LoginKind::Link, 0, 50);
     for login in [&session, &link] {
@@ -317,7 +316,7 @@ async fn a_login_is_found_until_it_expires_and_removed_once(test_store: TestStor
     assert_eq!(found(60).await, [later]);
 }
 
-async fn counts_are_added(test_store: TestStore) {
+async fn counts_are_added_once(test_store: TestStore) {
     let store = test_store.open().await;
     let call = |tool: &str, calls, errors, last_called: Option<i64>, last_error: Option<&str>| CallCount {
         source: id("a"),
@@ -328,17 +327,55 @@ async fn counts_are_added(test_store: TestStore) {
         last_error: last_error.map(failure),
     };
     let lookups = |source: &str, hits, misses| CacheCount { source: id(source), hits, misses };
-    store.add_counts(&[], &[]).await.unwrap();
-    store
-        .add_counts(&[call("push", 2, 1, Some(5), Some("no"))], &[lookups("b", 1, 0), lookups("a", 0, 1)])
-        .await
-        .unwrap();
-    store.add_counts(&[call("push", 1, 0, Some(3), None), call("🦀", 1, 0, None, None)], &[]).await.unwrap();
-    store.add_counts(&[call("push", 1, 1, None, Some("again"))], &[lookups("b", 4, 2)]).await.unwrap();
+    let other = test_store.open().await;
+    store.add_counts(&batch("one", 1), &[], &[]).await.unwrap();
+    let calls = [call("push", 2, 1, Some(5), Some("no"))];
+    store.add_counts(&batch("one", 2), &calls, &[lookups("b", 1, 0), lookups("a", 0, 1)]).await.unwrap();
+    let calls = [call("push", 1, 0, Some(3), None), call("🦀", 1, 0, None, None)];
+    other.add_counts(&batch("two", 1), &calls, &[]).await.unwrap();
+    // Repeated, because the writer did not get the answer.
+    for _ in 0..2 {
+        let calls = [call("push", 1, 1, None, Some("again"))];
+        store.add_counts(&batch("one", 3), &calls, &[lookups("b", 4, 2)]).await.unwrap();
+    }
+    other.add_counts(&batch("two", 1), &calls, &[]).await.unwrap();
 
     let expected = [call("push", 4, 2, Some(5), Some("again")), call("🦀", 1, 0, None, None)];
     assert_eq!(store.call_counts().await.unwrap(), expected);
     assert_eq!(store.cache_counts().await.unwrap(), [lookups("a", 0, 1), lookups("b", 5, 2)]);
+}
+
+async fn many_counts_are_added_at_once(test_store: TestStore) {
+    const TOOLS: usize = 2_500;
+    let call = |number: usize| CallCount {
+        source: id("a"),
+        tool: format!("t{number:04}"),
+        calls: 2,
+        errors: 0,
+        last_called: Some(AT),
+        last_error: None,
+    };
+    let calls: Vec<CallCount> = (0..TOOLS).map(call).collect();
+    let lookups = |number: usize| CacheCount { source: id(&format!("s{number:04}")), hits: 1, misses: 0 };
+    let lookups: Vec<CacheCount> = (0..TOOLS).map(lookups).collect();
+    let mut writers = tokio::task::JoinSet::new();
+    for writer in ["one", "two"] {
+        let (store, mut calls, lookups) = (test_store.open().await, calls.clone(), lookups.clone());
+        // In opposite orders, which must not lead to a deadlock.
+        if writer == "two" {
+            calls.reverse();
+        }
+        writers.spawn(async move {
+            for number in 1..=3 {
+                store.add_counts(&batch(writer, number), &calls, &lookups).await.unwrap();
+            }
+        });
+    }
+    writers.join_all().await;
+    let store = test_store.open().await;
+    let counted = store.call_counts().await.unwrap();
+    assert!(counted.iter().map(|count| (&count.tool, count.calls)).eq(calls.iter().map(|call| (&call.tool, 12))));
+    assert!(store.cache_counts().await.unwrap().iter().all(|count| count.hits == 6));
 }
 
 async fn the_latest_use_of_a_token_wins(test_store: TestStore) {
@@ -427,24 +464,33 @@ async fn the_key_belongs_to_the_store(test_store: TestStore) {
     }
 }
 
-async fn the_change_counter_changes_with_every_write(test_store: TestStore) {
+async fn the_change_counters_change_with_every_write(test_store: TestStore) {
     let reader = test_store.open().await;
     let writer = test_store.open().await;
-    let before = reader.change_counter().await.unwrap();
+    let before = reader.change_counters().await.unwrap();
     reader.records(0, 10).await.unwrap();
-    assert_eq!(reader.change_counter().await.unwrap(), before);
+    assert_eq!(reader.change_counters().await.unwrap(), before);
 
     append(&*writer, 0, &["a"]).await;
-    let after_commit = reader.change_counter().await.unwrap();
-    assert_ne!(after_commit, before);
-    assert_eq!(reader.change_counter().await.unwrap(), after_commit);
+    let after_commit = reader.change_counters().await.unwrap();
+    assert_ne!(after_commit.journal, before.journal);
+    assert_eq!(reader.change_counters().await.unwrap(), after_commit);
 
     writer.acquire_lease(&id("a"), "one", Duration::from_secs(1)).await.unwrap();
-    let after_lease = reader.change_counter().await.unwrap();
-    assert_ne!(after_lease, after_commit);
+    let after_lease = reader.change_counters().await.unwrap();
+    assert_ne!(after_lease.journal, after_commit.journal);
 
     append(&*reader, 1, &["b"]).await;
-    assert_ne!(reader.change_counter().await.unwrap(), after_lease);
+    let last = reader.change_counters().await.unwrap();
+    assert_ne!(last.journal, after_lease.journal);
+
+    let count = CacheCount { source: id("a"), hits: 1, misses: 0 };
+    writer.add_counts(&batch("one", 1), &[], &[count]).await.unwrap();
+    assert_ne!(reader.change_counters().await.unwrap().counts, last.counts);
+    writer.record_token_uses(&[TokenUse { token: "a".to_owned(), last_used: AT }]).await.unwrap();
+    assert_ne!(reader.change_counters().await.unwrap().token_uses, last.token_uses);
+    writer.put_login(&login("session", LoginKind::Session, 0, 100)).await.unwrap();
+    assert_ne!(reader.change_counters().await.unwrap().logins, last.logins);
 }
 
 #[tokio::test]
@@ -525,6 +571,20 @@ async fn commit_check(store: &dyn Store, expected: u64, check: DiscoveryCheck, s
         })
         .await
         .unwrap()
+}
+
+fn batch(writer: &str, number: u64) -> CountBatch {
+    CountBatch { writer: writer.to_owned(), number }
+}
+
+fn login(name: &str, kind: LoginKind, created_at: i64, expires_at: i64) -> Login {
+    Login {
+        digest: Fingerprint::digest(name),
+        kind,
+        credential: "t1".to_owned(),
+        created_at: Timestamp(created_at),
+        expires_at: Timestamp(expires_at),
+    }
 }
 
 fn record(seq: u64, tool: &str) -> StoredRecord {

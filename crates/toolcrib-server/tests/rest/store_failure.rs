@@ -13,8 +13,8 @@ use toolcrib::core::fingerprint::Fingerprint;
 use toolcrib::core::manifest::PackedManifest;
 use toolcrib::core::{Error, Result, Timestamp};
 use toolcrib::store::{
-    CacheCount, CallCount, Commit, CommitOutcome, DiscoveryCheck, Lease, Login, MemoryStore, NodeStatus, SourceStatus,
-    Store, StoreAdministration, StoredRecord, StoredSnapshot, TokenUse,
+    CacheCount, CallCount, ChangeCounters, Commit, CommitOutcome, CountBatch, DiscoveryCheck, Lease, Login, MemoryStore,
+    NodeStatus, SourceStatus, Store, StoreAdministration, StoredRecord, StoredSnapshot, TokenUse,
 };
 use toolcrib::testkit::{ScriptedSource, config_with_sources};
 use toolcrib::{Code, Refresh, RegistryOptions, Source, SourceId};
@@ -110,8 +110,8 @@ impl Store for FaultyStore {
     async fn release_lease(&self, source: &SourceId, holder: &str) -> Result<()> {
         self.available().await?.release_lease(source, holder).await
     }
-    async fn add_counts(&self, calls: &[CallCount], needs: &[CacheCount]) -> Result<()> {
-        self.available().await?.add_counts(calls, needs).await
+    async fn add_counts(&self, batch: &CountBatch, calls: &[CallCount], needs: &[CacheCount]) -> Result<()> {
+        self.available().await?.add_counts(batch, calls, needs).await
     }
     async fn call_counts(&self) -> Result<Vec<CallCount>> {
         self.available().await?.call_counts().await
@@ -154,8 +154,8 @@ impl Store for FaultyStore {
     async fn check_integrity(&self, limit: usize) -> Result<Vec<String>> {
         self.available().await?.check_integrity(limit).await
     }
-    async fn change_counter(&self) -> Result<u64> {
-        self.available().await?.change_counter().await
+    async fn change_counters(&self) -> Result<ChangeCounters> {
+        self.available().await?.change_counters().await
     }
     async fn close(&self) {}
 }

@@ -21,7 +21,7 @@ pub trait StoreAdministration: Send + Sync + std::fmt::Debug {
     /// Makes an empty store the target of a copy: it takes over the key of the source and is marked as unfinished. A
     /// target that is marked already, with the same key, keeps its records and content and loses its measurements, which
     /// are copied again. Fails with `CONFLICT`, and changes nothing, if the store has records or definitions of its own,
-    /// or is the unfinished copy of another store.
+    /// is the unfinished copy of another store, has this key already, or is used by running nodes.
     async fn begin_copy(&self, key: [u8; 32]) -> Result<()>;
     /// Appends records exactly as they are, checksums included, all or none. Fails with `CONFLICT` if the store is not
     /// marked, or if its last record is not `after` (0 for none).
@@ -33,13 +33,15 @@ pub trait StoreAdministration: Send + Sync + std::fmt::Debug {
     /// Returns the sources that have checks, whether or not they still exist, in order.
     async fn checked_sources(&self) -> Result<Vec<SourceId>>;
 
-    /// Removes, or counts, what is not in the selection. Also removes the snapshot of the inventory, uncounted.
+    /// Removes, or counts, what is not in the selection. Also removes the snapshot of the inventory, uncounted. Delays
+    /// other writers for moments at most, and keeps what they store meanwhile. An interruption leaves a part of it.
     async fn prune(&self, selection: &PruneSelection, mode: PruneMode) -> Result<PruneReport>;
 
     /// Returns the version of the schema.
     async fn schema_status(&self) -> Result<SchemaStatus>;
     /// Finishes migrations that were begun in a way that the previous version still understands. Returns false if
-    /// there was nothing to finish, as for a store whose migrations are complete once it is open.
+    /// there was nothing to finish, as for a store whose migrations are complete once it is open. Fails with `CONFLICT`
+    /// while nodes of an earlier version are running.
     async fn migrate_contract(&self) -> Result<bool> {
         Ok(false)
     }
@@ -133,7 +135,7 @@ pub(crate) const COPYING_KEY: &str = "copying";
 
 /// Result of an operation that only an unfinished copy allows.
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum CopyStep {
     Done,
     /// The store is not marked.
@@ -142,6 +144,11 @@ pub(crate) enum CopyStep {
     Occupied,
     /// The store is the unfinished copy of a store with another key.
     OtherKey,
+    /// The store is the source of the copy, or a finished copy of it.
+    SameStore,
+    /// Nodes with these labels use the store.
+    #[cfg(feature = "postgres")]
+    InUse(Vec<String>),
     /// The last record is another one than expected.
     OtherHead,
 }
@@ -155,6 +162,9 @@ impl CopyStep {
             CopyStep::NotMarked => Err(no_copy_error(store)),
             CopyStep::Occupied => Err(occupied_target_error(store)),
             CopyStep::OtherKey => Err(foreign_copy_error(store)),
+            CopyStep::SameStore => Err(same_store_error(store)),
+            #[cfg(feature = "postgres")]
+            CopyStep::InUse(labels) => Err(used_target_error(store, &labels)),
             CopyStep::OtherHead => Err(misplaced_records_error(store, after)),
         }
     }
@@ -168,6 +178,18 @@ pub(crate) fn occupied_target_error(target: &str) -> Error {
 /// Error for an unfinished copy of another store.
 pub(crate) fn foreign_copy_error(target: &str) -> Error {
     conflict(format!("the store `{target}` is an unfinished copy of another store; copy into an empty one"))
+}
+
+/// Error for a target with the key of the source, which is no unfinished copy of it.
+pub(crate) fn same_store_error(target: &str) -> Error {
+    conflict(format!("the store `{target}` is the source itself, or a finished copy of it; copy into another one"))
+}
+
+/// Error for a target that running nodes use.
+#[cfg(feature = "postgres")]
+fn used_target_error(target: &str, labels: &[String]) -> Error {
+    let labels = labels.join("`, `");
+    conflict(format!("the store `{target}` is used by running nodes: `{labels}`; stop them first"))
 }
 
 /// Error for a store that is not marked as an unfinished copy.

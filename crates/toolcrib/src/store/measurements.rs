@@ -9,6 +9,7 @@ use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::manifest::SkippedTool;
 use toolcrib_core::{Code, Error, SourceId, Timestamp, ToolId};
 
+use super::Measurement;
 use crate::connector::document::DocumentVersions;
 
 /// Number of checks that are kept per source. A source that is checked every five minutes has a history of about eight
@@ -122,12 +123,71 @@ impl SourceStatus {
     pub fn is_being_discovered(&self) -> bool {
         self.discovering_until.is_some_and(|until| until > Instant::now())
     }
+}
 
-    /// Whether this status is of a discovery that started after that of `other`. A start later than `now` was stored
-    /// before the clock was set back, and does not count.
-    pub fn supersedes(&self, other: &SourceStatus, now: Timestamp) -> bool {
-        self.started_at > other.started_at && self.started_at <= now
+/// Status of a source in a store, before a measurement replaces it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct StoredStatus {
+    /// Start of the discovery that wrote it.
+    pub(crate) started_at: Timestamp,
+    /// `None` if it is damaged.
+    pub(crate) status: Option<SourceStatus>,
+}
+
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+impl StoredStatus {
+    /// Parses a stored status, whose start is stored apart as well.
+    pub(crate) fn parse(started_at: Timestamp, body: &str) -> StoredStatus {
+        StoredStatus { started_at, status: serde_json::from_str(body).ok() }
     }
+}
+
+/// Lease of a discovery that its holder still has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct HeldLease {
+    /// Whether the source was invalidated since the lease was acquired.
+    pub(crate) invalidated: bool,
+}
+
+impl Measurement<'_> {
+    /// Returns the status that a store writes; `None` if the measurement is superseded. `lease` is the lease of
+    /// [`Measurement::lease`], if its holder still has it.
+    ///
+    /// Leases order discoveries. Without one, the starts do: one that is later than `now` was stored before the clock was
+    /// set back, and does not count.
+    pub(crate) fn decide(
+        &self,
+        stored: Option<&StoredStatus>,
+        lease: Option<HeldLease>,
+        now: Timestamp,
+    ) -> Option<SourceStatus> {
+        let is_superseded = match (self.lease, stored) {
+            (Some(_), _) => lease.is_none(),
+            (None, Some(stored)) if self.check.is_none() => stored.started_at != self.status.started_at,
+            (None, Some(stored)) => stored.started_at > self.status.started_at && stored.started_at <= now,
+            (None, None) => false,
+        };
+        if is_superseded {
+            return None;
+        }
+        let status = match (self.check, stored.and_then(|stored| stored.status.clone())) {
+            (None, Some(stored)) => stored.with_lists(self.status),
+            (Some(_), _) | (None, None) => self.status.clone(),
+        };
+        // The list may have been read before the invalidation.
+        let invalidated = status.invalidated || lease.is_some_and(|lease| lease.invalidated);
+        Some(SourceStatus { invalidated, discovering_until: None, ..status })
+    }
+}
+
+/// Identity of a batch of counts. A writer numbers its batches upwards, and repeats one with the same number and content
+/// until it knows that it was applied.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CountBatch {
+    /// Unique name of the writer.
+    pub writer: String,
+    /// Number of the batch, starting at 1.
+    pub number: u64,
 }
 
 /// One attempt to discover a source.

@@ -15,11 +15,14 @@ use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::manifest::PackedManifest;
 use toolcrib_core::{Code, Result, ResultExt, Source, SourceId, Timestamp};
 
-use super::administration::{foreign_copy_error, misplaced_records_error, no_copy_error, occupied_target_error};
+use super::administration::{
+    foreign_copy_error, misplaced_records_error, no_copy_error, occupied_target_error, same_store_error,
+};
+use super::measurements::{HeldLease, StoredStatus};
 use super::{
-    CacheCount, CallCount, Commit, CommitOutcome, DiscoveryCheck, Lease, Login, MAX_CHECKS_PER_SOURCE, Measurement,
-    Measurements, PruneMode, PruneReport, PruneSelection, SchemaStatus, SourceStatus, Store, StoreAdministration,
-    StoredRecord, StoredSnapshot, TokenUse, UsageCounts,
+    CacheCount, CallCount, ChangeCounters, Commit, CommitOutcome, CountBatch, DiscoveryCheck, Lease, Login,
+    MAX_CHECKS_PER_SOURCE, Measurement, Measurements, PruneMode, PruneReport, PruneSelection, SchemaStatus,
+    SourceStatus, Store, StoreAdministration, StoredRecord, StoredSnapshot, TokenUse, UsageCounts,
 };
 
 /// Name of the store in messages.
@@ -49,13 +52,23 @@ struct MemoryState {
     statuses: BTreeMap<SourceId, SourceStatus>,
     /// Checks of each source, newest first.
     checks: BTreeMap<SourceId, VecDeque<DiscoveryCheck>>,
-    /// Holder and end of each lease.
-    leases: BTreeMap<SourceId, (String, Instant)>,
+    leases: BTreeMap<SourceId, MemoryLease>,
     counts: UsageCounts,
+    /// Number of the last batch of counts of each writer.
+    count_batches: BTreeMap<String, u64>,
     /// Last use of each token, by its id.
     token_uses: BTreeMap<String, Timestamp>,
     logins: BTreeMap<Fingerprint, Login>,
     snapshot: Option<StoredSnapshot>,
+}
+
+/// Lease on the discovery of a source.
+#[derive(Debug, Clone)]
+struct MemoryLease {
+    holder: String,
+    until: Instant,
+    /// Whether the source was invalidated since the lease was acquired.
+    invalidated: bool,
 }
 
 impl MemoryStore {
@@ -143,8 +156,8 @@ impl Store for MemoryStore {
         let mut statuses = state.statuses.clone();
         // A source whose first discovery is running has a lease and no status yet.
         let now = Instant::now();
-        for (source, (_, until)) in state.leases.iter().filter(|(_, (_, until))| *until > now) {
-            statuses.entry(source.clone()).or_default().discovering_until = Some(*until);
+        for (source, lease) in state.leases.iter().filter(|(_, lease)| lease.until > now) {
+            statuses.entry(source.clone()).or_default().discovering_until = Some(lease.until);
         }
         Ok(statuses)
     }
@@ -154,8 +167,13 @@ impl Store for MemoryStore {
     }
 
     async fn invalidate(&self, source: &SourceId) -> Result<()> {
-        if let Some(status) = self.lock_for_write().statuses.get_mut(source) {
+        let mut state = self.lock_for_write();
+        if let Some(status) = state.statuses.get_mut(source) {
             status.invalidated = true;
+        }
+        // For a discovery that may have read the list before.
+        if let Some(lease) = state.leases.get_mut(source) {
+            lease.invalidated = true;
         }
         Ok(())
     }
@@ -171,9 +189,10 @@ impl Store for MemoryStore {
         // A lease of another holder that has ended is replaced. Both registries of a test share one process, so only time
         // ends a lease here.
         match state.leases.get(source) {
-            Some((current, until)) if current != holder && *until > now => Ok(Lease::HeldFor(*until - now)),
+            Some(lease) if lease.holder != holder && lease.until > now => Ok(Lease::HeldFor(lease.until - now)),
             Some(_) | None => {
-                state.leases.insert(source.clone(), (holder.to_owned(), now + duration));
+                let lease = MemoryLease { holder: holder.to_owned(), until: now + duration, invalidated: false };
+                state.leases.insert(source.clone(), lease);
                 Ok(Lease::Granted)
             }
         }
@@ -181,20 +200,25 @@ impl Store for MemoryStore {
 
     async fn renew_lease(&self, source: &SourceId, holder: &str, duration: Duration) -> Result<bool> {
         let mut state = self.lock_for_write();
-        let own = state.leases.get_mut(source).filter(|(current, _)| current == holder);
-        Ok(own.map(|(_, until)| *until = Instant::now() + duration).is_some())
+        let own = state.leases.get_mut(source).filter(|lease| lease.holder == holder);
+        Ok(own.map(|lease| lease.until = Instant::now() + duration).is_some())
     }
 
     async fn release_lease(&self, source: &SourceId, holder: &str) -> Result<()> {
         let mut state = self.lock_for_write();
-        if state.leases.get(source).is_some_and(|(current, _)| current == holder) {
+        if state.leases.get(source).is_some_and(|lease| lease.holder == holder) {
             state.leases.remove(source);
         }
         Ok(())
     }
 
-    async fn add_counts(&self, calls: &[CallCount], lookups: &[CacheCount]) -> Result<()> {
-        self.lock_for_write().counts.add(calls, lookups);
+    async fn add_counts(&self, batch: &CountBatch, calls: &[CallCount], lookups: &[CacheCount]) -> Result<()> {
+        let mut state = self.lock_for_write();
+        let last = state.count_batches.entry(batch.writer.clone()).or_default();
+        if *last < batch.number {
+            *last = batch.number;
+            state.counts.add(calls, lookups);
+        }
         Ok(())
     }
 
@@ -238,7 +262,16 @@ impl Store for MemoryStore {
     }
 
     async fn put_snapshot(&self, snapshot: &StoredSnapshot) -> Result<()> {
-        self.lock_for_write().snapshot = Some(snapshot.clone());
+        let mut state = self.lock_for_write();
+        let is_of_journal = |stored: &StoredSnapshot| {
+            let position = &stored.position;
+            let record = state.journal.binary_search_by_key(&position.seq, |record| record.seq);
+            record.is_ok_and(|index| state.journal[index].checksum.as_ref() == Some(&position.checksum))
+        };
+        let is_later = |stored: &StoredSnapshot| stored.position.seq > snapshot.position.seq;
+        if !state.snapshot.as_ref().is_some_and(|stored| is_later(stored) && is_of_journal(stored)) {
+            state.snapshot = Some(snapshot.clone());
+        }
         Ok(())
     }
 
@@ -258,8 +291,8 @@ impl Store for MemoryStore {
         Ok(Vec::new())
     }
 
-    async fn change_counter(&self) -> Result<u64> {
-        Ok(self.state.lock().change_counter)
+    async fn change_counters(&self) -> Result<ChangeCounters> {
+        Ok(ChangeCounters::of_all(self.state.lock().change_counter))
     }
 
     async fn close(&self) {}
@@ -275,6 +308,9 @@ impl StoreAdministration for MemoryStore {
         let is_empty = state.journal.is_empty() && state.definitions.is_empty();
         if !state.is_copying && !is_empty {
             return Err(occupied_target_error(NAME));
+        }
+        if !state.is_copying && state.key == key {
+            return Err(same_store_error(NAME));
         }
         state.begin_copy(key);
         Ok(())
@@ -392,21 +428,16 @@ impl MemoryState {
         if head != commit.expected_head {
             return CommitOutcome::Conflict;
         }
-        if let Some(Measurement { source, status, check, lease }) = commit.measurement {
-            let is_lost = |holder| self.leases.get(source).is_none_or(|(current, _)| current != holder);
-            if lease.is_some_and(is_lost) {
+        if let Some(measurement) = commit.measurement {
+            let Measurement { source, check, lease, .. } = measurement;
+            let stored = self.statuses.get(source).cloned();
+            let stored = stored.map(|status| StoredStatus { started_at: status.started_at, status: Some(status) });
+            let lease = self.leases.get(source).filter(|held| lease == Some(held.holder.as_str()));
+            let lease = lease.map(|held| HeldLease { invalidated: held.invalidated });
+            let Some(status) = measurement.decide(stored.as_ref(), lease, commit.at) else {
                 return CommitOutcome::Superseded;
-            }
-            if self.statuses.get(source).is_some_and(|newest| newest.supersedes(status, commit.at)) {
-                return CommitOutcome::Superseded;
-            }
-            let stored = self.statuses.get(source).filter(|stored| stored.started_at == status.started_at);
-            let status = match (check, stored) {
-                (None, Some(stored)) => stored.clone().with_lists(status),
-                (Some(_), _) | (None, None) => status.clone(),
             };
             // The status replaces the one before; the list of checks grows at the front. Leases are stored apart.
-            let status = SourceStatus { discovering_until: None, ..status };
             self.statuses.insert(source.clone(), status);
             let checks = self.checks.entry(source.clone()).or_default();
             if let Some(check) = check {

@@ -1,78 +1,76 @@
 //! Store in a PostgreSQL database, which any number of nodes share.
 //!
-//! Every transaction that other nodes must notice locks the one row of `head` first. Sequence numbers are therefore dense
-//! and in the order of the commits: a reader that has seen record 7 has seen all before it. A sequence of the database
-//! would give numbers before the commit, and readers would miss records that are committed late. The common first lock
-//! also rules out deadlocks.
+//! Every transaction that changes records, statuses or leases locks the one row of `head` first. Sequence numbers are
+//! therefore dense and in the order of the commits: a reader that has seen record 7 has seen all before it. A sequence of
+//! the database would give numbers before the commit, and readers would miss records that are committed late. The common
+//! first lock also rules out deadlocks. Counts and logins have rows of their own for that ([`changes`]).
 //!
-//! News travel by `NOTIFY` with each commit ([`changes`]). They are only hints, so readers poll as well. Leases end by the
-//! clock of the database ([`lease`]).
+//! Each commit notifies the other nodes. Notifications are only hints, so readers poll as well. Leases end by the clock of
+//! the database ([`lease`]).
 
 mod administration;
 mod changes;
+mod connections;
 mod content;
+mod counts;
 mod errors;
 mod journal;
 mod lease;
 mod logins;
 mod measurements;
 mod nodes;
+mod prune;
 mod schema;
 mod snapshot;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sqlx::pool::PoolConnection;
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::{ConnectOptions, Connection, PgConnection, PgPool, Postgres};
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{ConnectOptions, Connection, PgConnection};
 use toolcrib_core::features::{FeatureList, FeatureSummary};
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::manifest::PackedManifest;
-use toolcrib_core::{Code, Error, Result, Source, SourceId, Timestamp};
+use toolcrib_core::{Code, Error, Result, ResultExt, Source, SourceId, Timestamp};
 
 use super::administration::unfinished_copy_error;
 use super::{
-    CacheCount, CallCount, Commit, CommitOutcome, DiscoveryCheck, Lease, Login, Measurements, NodeReport, NodeStatus,
-    PruneMode, PruneReport, PruneSelection, SchemaStatus, SourceStatus, Store, StoreAdministration, StoredRecord,
-    StoredSnapshot, TokenUse,
+    CacheCount, CallCount, ChangeCounters, Commit, CommitOutcome, CountBatch, DiscoveryCheck, Lease, Login,
+    Measurements, NodeReport, NodeStatus, PruneMode, PruneReport, PruneSelection, SchemaStatus, SourceStatus, Store,
+    StoreAdministration, StoredRecord, StoredSnapshot, TokenUse,
 };
 use changes::ChangeListener;
-use errors::DatabaseName;
+use connections::ConnectionPool;
+use counts::BatchOutcome;
+use errors::{DatabaseName, StoreLabel};
 use journal::CommitAttempt;
 
-/// Maximum number of connections of a process, besides the one that listens. Reads are served from memory, so a node
-/// needs few; a database has about a hundred for all nodes.
-const MAX_CONNECTIONS: u32 = 8;
-/// Maximum wait for a connection, with the time to open one. Short, because writes of clients wait for it while the
-/// database is down.
-const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(3);
 /// Maximum time of the first connection, so that a command with a wrong URL fails soon.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum time of one operation, as seen from here: a database that is paused sends neither answer nor error.
 const OPERATION_TIMEOUT: Duration = Duration::from_secs(15);
-/// Maximum time of operations that read everything.
+/// Maximum time of operations that read everything. Each of their statements is short.
 const LONG_OPERATION_TIMEOUT: Duration = Duration::from_secs(600);
-/// Ends a connection that has not been used for this long, so that an idle node holds none but the listening one.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
-/// Limits that the database itself applies to each statement, so that none goes on after its client has given up.
+/// Limits that the database itself applies to each statement, so that none goes on after its client has given up. A
+/// process that is paused within a transaction loses its locks long before the others give up waiting for them.
 const SERVER_TIMEOUTS: [(&str, &str); 3] =
-    [("lock_timeout", "5s"), ("statement_timeout", "10s"), ("idle_in_transaction_session_timeout", "20s")];
+    [("lock_timeout", "5s"), ("statement_timeout", "10s"), ("idle_in_transaction_session_timeout", "2s")];
 /// Poll interval. Notifications are faster; polling finds what was written while the listening connection was lost.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 /// Maximum time of a poll, so that a database that does not answer is soon known to be down.
 const POLL_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Runs one function of a submodule on a connection, which returns to the pool if that succeeded.
+/// Runs one function of a submodule on a connection, which is kept for reuse if that succeeded.
 macro_rules! with_connection {
     ($store:expr, within $limit:expr, $work:path $(, $argument:expr)*) => {{
         let store: &PostgresStore = $store;
-        let mut connection = store.acquire().await?;
+        let mut connection = store.connections.acquire().await?;
         let outcome = tokio::time::timeout($limit, $work(&mut connection $(, $argument)*)).await;
-        store.finish(connection, $limit, outcome)
+        connection.finish($limit, outcome)
     }};
     ($store:expr, $work:path $(, $argument:expr)*) => {
         with_connection!($store, within OPERATION_TIMEOUT, $work $(, $argument)*)
@@ -81,9 +79,17 @@ macro_rules! with_connection {
 
 /// A [`Store`] in a PostgreSQL database.
 pub struct PostgresStore {
-    pool: PgPool,
+    connections: ConnectionPool,
     database: DatabaseName,
     changes: ChangeListener,
+    own_changes: OwnChanges,
+}
+
+/// Number of changes that this store has made itself, and that its process need not read.
+#[derive(Debug, Default)]
+struct OwnChanges {
+    counts: AtomicU64,
+    token_uses: AtomicU64,
 }
 
 /// Expected content of a database.
@@ -131,64 +137,39 @@ impl PostgresStore {
         let options = parse_url(url)?;
         let database = DatabaseName::new(&options);
         let options = with_session_settings(options);
-        // By itself and not through the pool, which tries again and in the end reports a timeout instead of the reason.
+        let store = StoreLabel::Opening(&database);
         let first = tokio::time::timeout(OPEN_TIMEOUT, options.connect()).await;
         let mut connection = match first {
-            Ok(connection) => connection.map_err(|error| errors::store_error(&database, error))?,
-            Err(_) => return Err(errors::no_answer_error(&database, OPEN_TIMEOUT)),
+            Ok(connection) => connection.map_err(|error| errors::store_error(store, error))?,
+            Err(_) => return Err(errors::no_answer_error(store, OPEN_TIMEOUT)),
         };
-        let prepared = prepare(&mut connection, expected, &database).await;
-        // Closing tells the server good-bye, which is not worth a failure.
+        let prepared =
+            tokio::time::timeout(LONG_OPERATION_TIMEOUT, prepare(&mut connection, expected, &database)).await;
+        // Announces the end to the server, which is not worth a failure.
         let _ = tokio::time::timeout(Duration::from_secs(1), connection.close()).await;
-        prepared?;
-        let pool = PgPoolOptions::new()
-            .max_connections(MAX_CONNECTIONS)
-            .acquire_timeout(ACQUIRE_TIMEOUT)
-            .idle_timeout(IDLE_TIMEOUT)
-            .connect_lazy_with(options.clone());
-        Ok(PostgresStore { pool, changes: ChangeListener::new(options), database })
-    }
-
-    /// Takes a connection from the pool. One that was lost meanwhile is replaced.
-    async fn acquire(&self) -> Result<PoolConnection<Postgres>> {
-        self.pool.acquire().await.map_err(|error| errors::store_error(&self.database, error))
-    }
-
-    /// Ends the use of a connection. After an error or a timeout its state is unknown, so it is closed, and the database
-    /// rolls back what it had begun.
-    fn finish<T>(
-        &self,
-        mut connection: PoolConnection<Postgres>,
-        limit: Duration,
-        outcome: Result<sqlx::Result<T>, tokio::time::error::Elapsed>,
-    ) -> Result<T> {
-        match outcome {
-            Ok(Ok(value)) => Ok(value),
-            Ok(Err(error)) => {
-                connection.close_on_drop();
-                Err(errors::store_error(&self.database, error))
-            }
-            Err(_) => {
-                connection.close_on_drop();
-                Err(errors::no_answer_error(&self.database, limit))
-            }
-        }
+        prepared.map_err(|_| errors::no_answer_error(store, LONG_OPERATION_TIMEOUT))??;
+        let connections = ConnectionPool::new(options.clone(), database.clone());
+        let own_changes = OwnChanges::default();
+        Ok(PostgresStore { connections, changes: ChangeListener::new(options), database, own_changes })
     }
 
     /// Finds out whether a commit was executed whose answer was lost. The database may be restarting, so it is asked
-    /// again for a few seconds.
-    async fn resolve_lost_commit(&self, record: &StoredRecord) -> Option<CommitOutcome> {
-        const MAX_ATTEMPTS: usize = 4;
+    /// again for a few seconds. `None` if it cannot tell.
+    async fn resolve_lost_commit(&self, commit: &Commit<'_>, records: &[StoredRecord]) -> Option<CommitOutcome> {
+        const MAX_ATTEMPTS: usize = 10;
+        const ATTEMPT_INTERVAL: Duration = Duration::from_millis(500);
         for _ in 0..MAX_ATTEMPTS {
-            match self.records(record.seq.saturating_sub(1), 1).await {
-                // By its checksum, which covers content, time and actor.
-                Ok(stored) if stored.first() == Some(record) => return Some(CommitOutcome::Committed),
-                // Nothing was committed: the caller decides again on what is there now.
-                Ok(_) => return Some(CommitOutcome::Conflict),
-                Err(_) => tokio::time::sleep(Duration::from_millis(250)).await,
+            match self.find_commit(commit, records).await {
+                Ok(outcome) => return Some(outcome),
+                Err(error) => tracing::debug!(%error, "whether a commit was executed is not known yet"),
             }
+            tokio::time::sleep(ATTEMPT_INTERVAL).await;
         }
         None
+    }
+
+    async fn find_commit(&self, commit: &Commit<'_>, records: &[StoredRecord]) -> Result<CommitOutcome> {
+        with_connection!(self, journal::find_commit, commit, records)
     }
 }
 
@@ -209,18 +190,19 @@ fn with_session_settings(options: PgConnectOptions) -> PgConnectOptions {
 /// Checks the schema, and creates or migrates it if necessary. A schema that this version cannot use is refused without
 /// being changed.
 async fn prepare(connection: &mut PgConnection, expected: ExpectedSchema, database: &DatabaseName) -> Result<()> {
-    let fail = |error| errors::store_error(database, error);
-    match schema::read_state(connection).await.map_err(fail)? {
+    let store = StoreLabel::Opening(database);
+    let fail = |error| errors::store_error(store, error);
+    let state = tokio::time::timeout(OPEN_TIMEOUT, schema::read_state(connection)).await;
+    match state.map_err(|_| errors::no_answer_error(store, OPEN_TIMEOUT))?.map_err(fail)? {
         schema::DatabaseSchema::Usable => {}
         schema::DatabaseSchema::New if expected == ExpectedSchema::Existing => {
-            return Err(errors::lost_store_error(database, "holds no tables"));
+            return Err(errors::lost_store_error(store, "holds no tables"));
         }
+        // Takes as long as it takes: a migration may rewrite large tables.
         schema::DatabaseSchema::New | schema::DatabaseSchema::Older(_) => {
-            schema::migrate(connection).await.map_err(fail)?.check(database)?;
+            schema::migrate(connection).await.map_err(fail)?.check(store)?;
         }
-        unusable @ (schema::DatabaseSchema::Newer(_) | schema::DatabaseSchema::Incomplete) => {
-            unusable.check(database)?
-        }
+        unusable @ (schema::DatabaseSchema::Newer(_) | schema::DatabaseSchema::Incomplete) => unusable.check(store)?,
     }
     if expected != ExpectedSchema::CopyTarget && administration::is_copying(connection).await.map_err(fail)? {
         return Err(unfinished_copy_error(&database.to_string()));
@@ -235,20 +217,26 @@ impl Store for PostgresStore {
     }
 
     async fn commit(&self, commit: Commit<'_>) -> Result<CommitOutcome> {
-        let encode = |error| errors::store_error(&self.database, sqlx::Error::Encode(Box::new(error)));
-        let records = commit.records().map_err(encode)?;
+        let records = commit.records().context(Code::Internal, "write an event as JSON")?;
+        let mut connection = self.connections.acquire().await?;
         let sender = self.changes.sender();
-        match with_connection!(self, journal::commit, &commit, &records, sender)? {
+        let attempt = journal::commit(&mut connection, &commit, &records, sender, OPERATION_TIMEOUT).await;
+        // The connection of an unanswered commit is of no use any more.
+        let attempt = match attempt {
+            Ok(Ok(CommitAttempt::Unanswered(error))) => {
+                drop(connection);
+                CommitAttempt::Unanswered(error)
+            }
+            attempt => connection.finish(OPERATION_TIMEOUT, attempt)?,
+        };
+        match attempt {
             CommitAttempt::Ended(outcome) => Ok(outcome),
             CommitAttempt::NeedsContract { event, contracted } => {
                 Err(errors::needs_contract_error(&event, &contracted))
             }
             CommitAttempt::Unanswered(error) => {
-                let known = match records.first() {
-                    Some(first) => self.resolve_lost_commit(first).await,
-                    None => None,
-                };
-                known.ok_or_else(|| errors::store_error(&self.database, error))
+                let outcome = self.resolve_lost_commit(&commit, &records).await;
+                outcome.ok_or_else(|| errors::unknown_outcome_error(error))
             }
         }
     }
@@ -266,7 +254,7 @@ impl Store for PostgresStore {
     }
 
     async fn feature_summaries(&self, fingerprints: &[Fingerprint]) -> Result<Vec<FeatureSummary>> {
-        with_connection!(self, content::load_feature_summaries, fingerprints)
+        with_connection!(self, within LONG_OPERATION_TIMEOUT, content::load_feature_summaries, fingerprints)
     }
 
     async fn features(&self, fingerprints: &[Fingerprint]) -> Result<Vec<FeatureList>> {
@@ -278,7 +266,7 @@ impl Store for PostgresStore {
     }
 
     async fn definitions(&self, names: &[Fingerprint]) -> Result<Vec<(Fingerprint, Source)>> {
-        with_connection!(self, content::load_definitions, names)
+        with_connection!(self, within LONG_OPERATION_TIMEOUT, content::load_definitions, names)
     }
 
     async fn remove_definitions(&self, source: &SourceId, keep: Option<Fingerprint>) -> Result<()> {
@@ -315,24 +303,30 @@ impl Store for PostgresStore {
         with_connection!(self, lease::release, source, holder)
     }
 
-    async fn add_counts(&self, calls: &[CallCount], lookups: &[CacheCount]) -> Result<()> {
-        with_connection!(self, measurements::add_counts, calls, lookups)
+    async fn add_counts(&self, batch: &CountBatch, calls: &[CallCount], lookups: &[CacheCount]) -> Result<()> {
+        let outcome = with_connection!(self, counts::add_batch, batch, calls, lookups)?;
+        if outcome == BatchOutcome::Applied {
+            self.own_changes.counts.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     async fn call_counts(&self) -> Result<Vec<CallCount>> {
-        with_connection!(self, measurements::call_counts)
+        with_connection!(self, counts::call_counts)
     }
 
     async fn cache_counts(&self) -> Result<Vec<CacheCount>> {
-        with_connection!(self, measurements::cache_counts)
+        with_connection!(self, counts::cache_counts)
     }
 
     async fn record_token_uses(&self, uses: &[TokenUse]) -> Result<()> {
-        with_connection!(self, measurements::record_token_uses, uses)
+        with_connection!(self, counts::record_token_uses, uses)?;
+        self.own_changes.token_uses.fetch_add(1, Ordering::Relaxed);
+        Ok(())
     }
 
     async fn token_uses(&self) -> Result<Vec<TokenUse>> {
-        with_connection!(self, measurements::token_uses)
+        with_connection!(self, counts::token_uses)
     }
 
     async fn put_login(&self, login: &Login) -> Result<()> {
@@ -381,8 +375,15 @@ impl Store for PostgresStore {
         with_connection!(self, within LONG_OPERATION_TIMEOUT, schema::check_integrity, limit)
     }
 
-    async fn change_counter(&self) -> Result<u64> {
-        with_connection!(self, within POLL_TIMEOUT, journal::read_change_counter)
+    /// Counts that this store has written are known to its process.
+    async fn change_counters(&self) -> Result<ChangeCounters> {
+        let counters = with_connection!(self, within POLL_TIMEOUT, journal::read_change_counters)?;
+        let own = &self.own_changes;
+        Ok(ChangeCounters {
+            counts: counters.counts.wrapping_sub(own.counts.load(Ordering::Relaxed)),
+            token_uses: counters.token_uses.wrapping_sub(own.token_uses.load(Ordering::Relaxed)),
+            ..counters
+        })
     }
 
     fn poll_interval(&self) -> Duration {
@@ -393,11 +394,9 @@ impl Store for PostgresStore {
         self.changes.wait().await;
     }
 
-    /// Ends the listener first: the pool waits for the connections that are in use.
     async fn close(&self) {
         self.changes.close();
-        // A database that does not answer would otherwise delay the end of the process.
-        let _ = tokio::time::timeout(ACQUIRE_TIMEOUT, self.pool.close()).await;
+        self.connections.close().await;
     }
 }
 
@@ -427,7 +426,7 @@ impl StoreAdministration for PostgresStore {
     }
 
     async fn prune(&self, selection: &PruneSelection, mode: PruneMode) -> Result<PruneReport> {
-        with_connection!(self, within LONG_OPERATION_TIMEOUT, administration::prune, selection, mode)
+        with_connection!(self, within LONG_OPERATION_TIMEOUT, prune::prune, selection, mode)
     }
 
     async fn schema_status(&self) -> Result<SchemaStatus> {
@@ -435,7 +434,11 @@ impl StoreAdministration for PostgresStore {
     }
 
     async fn migrate_contract(&self) -> Result<bool> {
-        with_connection!(self, within LONG_OPERATION_TIMEOUT, schema::contract)
+        match with_connection!(self, within LONG_OPERATION_TIMEOUT, schema::contract)? {
+            schema::ContractOutcome::Finished => Ok(true),
+            schema::ContractOutcome::Unneeded => Ok(false),
+            schema::ContractOutcome::InUse(nodes) => Err(errors::older_nodes_error(&nodes)),
+        }
     }
 }
 

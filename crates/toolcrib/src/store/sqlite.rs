@@ -8,6 +8,7 @@
 mod administration;
 mod backup;
 mod content;
+mod counts;
 mod errors;
 mod file;
 mod journal;
@@ -36,9 +37,9 @@ use toolcrib_core::{Result, Source, SourceId, Timestamp};
 use super::administration::unfinished_copy_error;
 use super::open::STORE_FILE_NAME;
 use super::{
-    CacheCount, CallCount, Commit, CommitOutcome, DiscoveryCheck, Lease, Login, Measurements, PruneMode, PruneReport,
-    PruneSelection, SchemaStatus, SourceStatus, Store, StoreAdministration, StoreState, StoredRecord, StoredSnapshot,
-    TokenUse,
+    CacheCount, CallCount, ChangeCounters, Commit, CommitOutcome, CountBatch, DiscoveryCheck, Lease, Login,
+    Measurements, PruneMode, PruneReport, PruneSelection, SchemaStatus, SourceStatus, Store, StoreAdministration,
+    StoreState, StoredRecord, StoredSnapshot, TokenUse,
 };
 use file::FileIdentity;
 use serial_connection::SerialConnection;
@@ -280,24 +281,24 @@ impl Store for SqliteStore {
         with_connection!(self.writer, lease::release, source, holder)
     }
 
-    async fn add_counts(&self, calls: &[CallCount], lookups: &[CacheCount]) -> Result<()> {
-        with_connection!(self.writer, measurements::add_counts, calls, lookups)
+    async fn add_counts(&self, batch: &CountBatch, calls: &[CallCount], lookups: &[CacheCount]) -> Result<()> {
+        with_connection!(self.writer, counts::add_batch, batch, calls, lookups)
     }
 
     async fn call_counts(&self) -> Result<Vec<CallCount>> {
-        with_connection!(self.reader, measurements::call_counts)
+        with_connection!(self.reader, counts::call_counts)
     }
 
     async fn cache_counts(&self) -> Result<Vec<CacheCount>> {
-        with_connection!(self.reader, measurements::cache_counts)
+        with_connection!(self.reader, counts::cache_counts)
     }
 
     async fn record_token_uses(&self, uses: &[TokenUse]) -> Result<()> {
-        with_connection!(self.writer, measurements::record_token_uses, uses)
+        with_connection!(self.writer, counts::record_token_uses, uses)
     }
 
     async fn token_uses(&self) -> Result<Vec<TokenUse>> {
-        with_connection!(self.reader, measurements::token_uses)
+        with_connection!(self.reader, counts::token_uses)
     }
 
     async fn put_login(&self, login: &Login) -> Result<()> {
@@ -335,11 +336,11 @@ impl Store for SqliteStore {
     /// `PRAGMA data_version` changes when another connection committed. The reading connection never writes, so it
     /// notices this process's own writes too. The version starts again when the connection is reopened, hence the
     /// number of opens in the upper half.
-    async fn change_counter(&self) -> Result<u64> {
+    async fn change_counters(&self) -> Result<ChangeCounters> {
         let mut guard = self.reader.acquire().await?;
         let open_count = guard.open_count();
         let version = data_version(&mut guard.connection).await;
-        Ok(u64::from(open_count) << 32 | u64::from(guard.finish(version)?))
+        Ok(ChangeCounters::of_all(u64::from(open_count) << 32 | u64::from(guard.finish(version)?)))
     }
 
     /// Closing the last connection makes SQLite move the log into the file.

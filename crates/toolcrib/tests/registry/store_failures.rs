@@ -17,8 +17,8 @@ use toolcrib::core::{Error, Result, Timestamp};
 use toolcrib::refresh::RefreshStatus;
 use toolcrib::registry::HistoryQuery;
 use toolcrib::store::{
-    CacheCount, CallCount, Commit, CommitOutcome, DiscoveryCheck, Lease, Login, MemoryStore, SourceStatus, Store,
-    StoreAdministration, StoreState, StoredRecord, StoredSnapshot, TokenUse,
+    CacheCount, CallCount, ChangeCounters, Commit, CommitOutcome, CountBatch, DiscoveryCheck, Lease, Login, MemoryStore,
+    SourceStatus, Store, StoreAdministration, StoreState, StoredRecord, StoredSnapshot, TokenUse,
 };
 use toolcrib::testkit::ScriptedSource;
 use toolcrib::{Code, Registry, RegistryOptions, Source, SourceId};
@@ -141,9 +141,9 @@ impl Store for FailingStore {
         }
         self.store.release_lease(source, holder).await
     }
-    async fn add_counts(&self, calls: &[CallCount], needs: &[CacheCount]) -> Result<()> {
+    async fn add_counts(&self, batch: &CountBatch, calls: &[CallCount], needs: &[CacheCount]) -> Result<()> {
         self.check_space()?;
-        self.store.add_counts(calls, needs).await
+        self.store.add_counts(batch, calls, needs).await
     }
     async fn call_counts(&self) -> Result<Vec<CallCount>> {
         self.store.call_counts().await
@@ -184,8 +184,8 @@ impl Store for FailingStore {
     async fn check_integrity(&self, limit: usize) -> Result<Vec<String>> {
         self.store.check_integrity(limit).await
     }
-    async fn change_counter(&self) -> Result<u64> {
-        self.store.change_counter().await
+    async fn change_counters(&self) -> Result<ChangeCounters> {
+        self.store.change_counters().await
     }
     async fn close(&self) {}
 }

@@ -12,7 +12,7 @@ use toolcrib::store::{
 };
 
 use super::{
-    PUSH, TestStore, append, check, commit_check, definition, failure, id, manifest, record, status_started_at,
+    PUSH, TestStore, append, batch, check, commit_check, definition, failure, id, manifest, record, status_started_at,
 };
 
 const KEY: [u8; 32] = [7; 32];
@@ -25,6 +25,25 @@ pub(super) async fn the_last_snapshot_is_read_back(test_store: TestStore) {
         let snapshot = StoredSnapshot::new(position, "1.2.3", body.to_owned());
         one.put_snapshot(&snapshot).await.unwrap();
         assert_eq!(other.snapshot().await.unwrap(), Some(snapshot));
+    }
+}
+
+pub(super) async fn a_snapshot_of_a_lost_journal_is_replaced(test_store: TestStore) {
+    let (one, other) = (test_store.open().await, test_store.open().await);
+    append(&*one, 0, &["a", "b", "c"]).await;
+    let snapshot = |seq, checksum: Option<String>| {
+        let position = JournalPosition { seq, checksum: checksum.unwrap_or_default() };
+        StoredSnapshot::new(position, "1.2.3", "{}".to_owned())
+    };
+    let [first, third] = [snapshot(1, record(1, "a").checksum), snapshot(3, record(3, "c").checksum)];
+    one.put_snapshot(&third).await.unwrap();
+    other.put_snapshot(&first).await.unwrap();
+    assert_eq!(one.snapshot().await.unwrap(), Some(third.clone()), "the later one stays");
+    for lost in [snapshot(3, record(3, "lost").checksum), snapshot(9, None)] {
+        // Written by a node before a backup with fewer records was restored.
+        one.put_snapshot(&lost).await.unwrap();
+        other.put_snapshot(&first).await.unwrap();
+        assert_eq!(one.snapshot().await.unwrap(), Some(first.clone()));
     }
 }
 
@@ -105,6 +124,8 @@ pub(super) async fn a_store_with_content_is_no_target(test_store: TestStore) {
     store.put_definition(name, &definition("npx")).await.unwrap();
     assert_eq!(store.administration().begin_copy(KEY).await.unwrap_err().code, Code::Conflict);
     store.remove_definitions(&id("files"), None).await.unwrap();
+    let error = store.administration().begin_copy(key).await.unwrap_err();
+    assert!(error.code == Code::Conflict && error.message.contains("is the source itself"), "{}", error.message);
     append(&*store, 0, &["a"]).await;
     commit_check(&*store, 1, check("a", 1), status_started_at(1)).await;
     let error = store.administration().begin_copy(KEY).await.unwrap_err();
@@ -135,7 +156,7 @@ pub(super) async fn pruning_removes_what_is_not_selected(test_store: TestStore) 
         commit_check(&*store, 0, check(source, time), status_started_at(time)).await;
     }
     let Measurements { call_counts, cache_counts, token_uses, .. } = measurements();
-    store.add_counts(&call_counts, &cache_counts).await.unwrap();
+    store.add_counts(&batch("one", 1), &call_counts, &cache_counts).await.unwrap();
     store.record_token_uses(&token_uses).await.unwrap();
     for login in measurements().logins {
         store.put_login(&login).await.unwrap();

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use toolcrib::store::{Commit, CommitOutcome, Lease, Measurement, SourceStatus};
+use toolcrib::store::{Commit, CommitOutcome, Lease, Measurement, SourceStatus, Store};
 
 use super::{AT, TestStore, actor, append, check, commit_check, id, record, status_started_at, tool_disabled};
 
@@ -81,6 +81,54 @@ pub(super) async fn a_held_lease_marks_its_source_as_being_discovered(test_store
         store.release_lease(&id(source), "one").await.unwrap();
     }
     assert_eq!(store.source_statuses().await.unwrap(), BTreeMap::from([(id("a"), status_started_at(2))]));
+}
+
+pub(super) async fn an_invalidation_during_a_discovery_is_kept(test_store: TestStore) {
+    let (one, other) = (test_store.open().await, test_store.open().await);
+    let long = Duration::from_secs(60);
+    let discover = async |holder: &str, time, invalidate: bool| {
+        assert_eq!(one.acquire_lease(&id("a"), holder, long).await.unwrap(), Lease::Granted);
+        if invalidate {
+            other.invalidate(&id("a")).await.unwrap();
+        }
+        assert_eq!(commit_under_lease(&*one, holder, time).await, CommitOutcome::Committed);
+        one.release_lease(&id("a"), holder).await.unwrap();
+        one.source_statuses().await.unwrap()[&id("a")].invalidated
+    };
+    assert!(discover("one", 1, true).await, "also during the first discovery");
+    assert!(discover("two", 2, true).await, "also of a source that was invalidated before");
+    assert!(!discover("three", 3, false).await, "a discovery that starts later ends it");
+}
+
+pub(super) async fn leases_order_discoveries_whatever_the_clocks_say(test_store: TestStore) {
+    let (one, other) = (test_store.open().await, test_store.open().await);
+    let long = Duration::from_secs(60);
+    for (store, holder, time) in [(&one, "one", 9), (&other, "two", 5)] {
+        assert_eq!(store.acquire_lease(&id("a"), holder, long).await.unwrap(), Lease::Granted);
+        assert_eq!(commit_under_lease(&**store, holder, time).await, CommitOutcome::Committed);
+        store.release_lease(&id("a"), holder).await.unwrap();
+    }
+    assert_eq!(one.source_statuses().await.unwrap(), BTreeMap::from([(id("a"), status_started_at(5))]));
+}
+
+pub(super) async fn a_completed_status_of_an_earlier_discovery_is_superseded(test_store: TestStore) {
+    let store = test_store.open().await;
+    for time in [9, 5] {
+        assert_eq!(store.acquire_lease(&id("a"), "one", Duration::from_secs(60)).await.unwrap(), Lease::Granted);
+        assert_eq!(commit_under_lease(&*store, "one", time).await, CommitOutcome::Committed);
+    }
+    let completed = SourceStatus { private: true, ..status_started_at(9) };
+    let measurement = Some(Measurement { source: &id("a"), status: &completed, check: None, lease: None });
+    let commit = Commit { expected_head: 0, first_seq: 1, at: AT, actor: &actor(), events: &[], measurement };
+    assert_eq!(store.commit(commit).await.unwrap(), CommitOutcome::Superseded);
+}
+
+/// Commits a discovery of the source `a`.
+async fn commit_under_lease(store: &dyn Store, holder: &str, time: i64) -> CommitOutcome {
+    let (check, status) = (check("a", time), status_started_at(time));
+    let measurement = Some(Measurement::from_check(&check, &status).under_lease(holder));
+    let commit = Commit { expected_head: 0, first_seq: 1, at: AT, actor: &actor(), events: &[], measurement };
+    store.commit(commit).await.unwrap()
 }
 
 pub(super) async fn concurrent_writers_lose_nothing(test_store: TestStore) {

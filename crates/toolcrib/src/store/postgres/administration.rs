@@ -1,16 +1,13 @@
-//! Filling an empty store, and removing rows that are not needed any more.
-
-use std::collections::BTreeSet;
+//! Filling an empty store.
 
 use sqlx::{Connection, PgConnection};
 use toolcrib_core::SourceId;
-use toolcrib_core::fingerprint::Fingerprint;
 
 use super::journal::{insert_records, lock_head};
-use super::{logins, measurements, schema, to_bigint};
+use super::{counts, logins, measurements, nodes, schema, to_bigint};
 use crate::store::administration::{COPYING_KEY, CopyStep};
-use crate::store::rows::{encode_text, skip_damaged};
-use crate::store::{Measurements, PruneMode, PruneReport, PruneSelection, StoredRecord};
+use crate::store::rows::skip_damaged;
+use crate::store::{Measurements, StoredRecord};
 
 /// Whether the store is an unfinished copy.
 pub(super) async fn is_copying(connection: &mut PgConnection) -> sqlx::Result<bool> {
@@ -24,23 +21,35 @@ pub(super) async fn is_copying(connection: &mut PgConnection) -> sqlx::Result<bo
 pub(super) async fn begin_copy(connection: &mut PgConnection, key: [u8; 32]) -> sqlx::Result<CopyStep> {
     let mut transaction = connection.begin().await?;
     lock_head(&mut transaction).await?;
-    let refusal = if is_copying(&mut transaction).await? {
-        let known_key = schema::read_key(&mut transaction).await?;
-        (known_key != key).then_some(CopyStep::OtherKey)
-    } else {
-        has_content(&mut transaction).await?.then_some(CopyStep::Occupied)
-    };
-    if let Some(refusal) = refusal {
+    if let Some(refusal) = find_copy_obstacle(&mut transaction, key).await? {
         transaction.rollback().await?;
         return Ok(refusal);
     }
-    sqlx::query("TRUNCATE statuses, checks, call_counts, cache_counts, token_uses, logins, snapshots")
+    sqlx::query("TRUNCATE statuses, checks, call_counts, cache_counts, count_batches, token_uses, logins, snapshots")
         .execute(&mut *transaction)
         .await?;
     schema::write_meta(&mut transaction, "key", &key).await?;
     schema::write_meta(&mut transaction, COPYING_KEY, &[]).await?;
     transaction.commit().await?;
     Ok(CopyStep::Done)
+}
+
+/// Returns the reason why a store cannot be the target of a copy.
+async fn find_copy_obstacle(connection: &mut PgConnection, key: [u8; 32]) -> sqlx::Result<Option<CopyStep>> {
+    let is_same_key = schema::read_key(connection).await? == key;
+    if is_copying(connection).await? {
+        return Ok((!is_same_key).then_some(CopyStep::OtherKey));
+    }
+    if has_content(connection).await? {
+        return Ok(Some(CopyStep::Occupied));
+    }
+    if is_same_key {
+        return Ok(Some(CopyStep::SameStore));
+    }
+    // A running node would go on with the key that it has read.
+    let nodes = nodes::list(connection).await?.into_iter().filter(|node| node.alive);
+    let labels: Vec<String> = nodes.map(|node| node.label).collect();
+    Ok((!labels.is_empty()).then_some(CopyStep::InUse(labels)))
 }
 
 /// Whether the store has records or definitions. Manifests are the same in every store.
@@ -95,9 +104,9 @@ pub(super) async fn restore_measurements(
     for login in &restored.logins {
         logins::insert(&mut transaction, login).await?;
     }
+    counts::add_counts(&mut transaction, &restored.call_counts, &restored.cache_counts).await?;
     transaction.commit().await?;
-    measurements::add_counts(connection, &restored.call_counts, &restored.cache_counts).await?;
-    measurements::record_token_uses(connection, &restored.token_uses).await?;
+    counts::record_token_uses(connection, &restored.token_uses).await?;
     Ok(CopyStep::Done)
 }
 
@@ -113,73 +122,4 @@ pub(super) async fn checked_sources(connection: &mut PgConnection) -> sqlx::Resu
             .fetch_all(connection)
             .await?;
     Ok(sources.iter().filter_map(|source| skip_damaged("check", source, SourceId::parse(source))).collect())
-}
-
-/// Removes, or counts, what is not in the selection. Counting removes too, and rolls back. The sets are parameters of
-/// `unnest`, so that the database hashes them once.
-pub(super) async fn prune(
-    connection: &mut PgConnection,
-    selection: &PruneSelection,
-    mode: PruneMode,
-) -> sqlx::Result<PruneReport> {
-    let mut transaction = connection.begin().await?;
-    schema::lift_statement_timeout(&mut transaction).await?;
-    lock_head(&mut transaction).await?;
-    let texts = |fingerprints: &BTreeSet<Fingerprint>| fingerprints.iter().map(ToString::to_string).collect::<Vec<_>>();
-    let sources = |ids: &BTreeSet<SourceId>| ids.iter().map(ToString::to_string).collect::<Vec<_>>();
-    let checks = sqlx::query("DELETE FROM checks WHERE at < $1 OR source NOT IN (SELECT unnest($2::text[]))")
-        .bind(selection.checks_since.0)
-        .bind(sources(&selection.sources))
-        .execute(&mut *transaction)
-        .await?;
-    let calls = sqlx::query(
-        "DELETE FROM call_counts WHERE (source, tool) NOT IN (SELECT * FROM unnest($1::text[], $2::text[]))",
-    )
-    .bind(selection.counted_tools.iter().map(|tool| tool.source.to_string()).collect::<Vec<_>>())
-    .bind(selection.counted_tools.iter().map(|tool| encode_text(&tool.name)).collect::<Vec<_>>())
-    .execute(&mut *transaction)
-    .await?;
-    let lookups = sqlx::query("DELETE FROM cache_counts WHERE source NOT IN (SELECT unnest($1::text[]))")
-        .bind(sources(&selection.counted_sources))
-        .execute(&mut *transaction)
-        .await?;
-    let token_uses = sqlx::query("DELETE FROM token_uses WHERE token NOT IN (SELECT unnest($1::text[]))")
-        .bind(selection.tokens.iter().cloned().collect::<Vec<_>>())
-        .execute(&mut *transaction)
-        .await?;
-    let logins = sqlx::query("DELETE FROM logins WHERE expires_at <= $1")
-        .bind(selection.now.0)
-        .execute(&mut *transaction)
-        .await?;
-    let definitions = sqlx::query(
-        "DELETE FROM definitions
-         WHERE stored_at <= now() - make_interval(secs => $1) AND name NOT IN (SELECT unnest($2::text[]))",
-    )
-    .bind(selection.min_age.as_secs_f64())
-    .bind(texts(&selection.definitions))
-    .execute(&mut *transaction)
-    .await?;
-    let manifests = sqlx::query(
-        "DELETE FROM manifests
-         WHERE stored_at <= now() - make_interval(secs => $1) AND fingerprint NOT IN (SELECT unnest($2::text[]))",
-    )
-    .bind(selection.min_age.as_secs_f64())
-    .bind(texts(&selection.lists))
-    .execute(&mut *transaction)
-    .await?;
-    // It is written again when enough records follow.
-    sqlx::query("DELETE FROM snapshots").execute(&mut *transaction).await?;
-    let report = PruneReport {
-        checks: checks.rows_affected(),
-        counts: calls.rows_affected() + lookups.rows_affected(),
-        token_uses: token_uses.rows_affected(),
-        logins: logins.rows_affected(),
-        definitions: definitions.rows_affected(),
-        manifests: manifests.rows_affected(),
-    };
-    match mode {
-        PruneMode::Remove => transaction.commit().await?,
-        PruneMode::Count => transaction.rollback().await?,
-    }
-    Ok(report)
 }

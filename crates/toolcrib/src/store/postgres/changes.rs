@@ -1,7 +1,10 @@
-//! News of other nodes by `LISTEN` and `NOTIFY`.
+//! Changes by other nodes, by `LISTEN` and `NOTIFY`.
 //!
 //! A notification is sent within a transaction and delivered after its commit. It names its sender, so that a node ignores
-//! its own. It may be lost with the connection, so readers poll as well, and every new connection counts as news.
+//! its own. It may be lost with the connection, so readers poll as well, and every new connection counts as a notification.
+//!
+//! Only what clients wait for is notified; counts are noticed by the poll. What has changed is told by the numbers of
+//! [`count_change`] and of the head, so that a reader reads only that part.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,14 +13,20 @@ use parking_lot::Mutex;
 use sqlx::PgConnection;
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
 use tokio::sync::Notify;
+use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
 /// Name of the channel.
-const CHANNEL: &str = "toolcrib";
+pub(super) const CHANNEL: &str = "toolcrib";
 /// Time between attempts to listen again.
 const RECONNECT_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum time of one attempt.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time without a notification after which the connection is checked. A firewall that forgets a silent connection tells
+/// neither side.
+const CHECK_INTERVAL: Duration = Duration::from_secs(30);
+/// Maximum time of a check.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Listens for notifications, from the first wait on. A command that ends soon opens no connection for it.
 pub(super) struct ChangeListener {
@@ -39,11 +48,39 @@ enum ListenerTask {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NoticeSender<'a>(&'a str);
 
-impl NoticeSender<'_> {
+impl<'a> NoticeSender<'a> {
+    /// Returns the payload of the notifications.
+    pub(super) fn name(self) -> &'a str {
+        self.0
+    }
+
     /// Notifies the other nodes when the transaction is committed.
     pub(super) async fn send(self, transaction: &mut PgConnection) -> sqlx::Result<()> {
         sqlx::query("SELECT pg_notify($1, $2)").bind(CHANNEL).bind(self.0).execute(transaction).await.map(drop)
     }
+}
+
+/// A part of the store that has a counter of its own, apart from the head.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ChangedPart {
+    Counts,
+    Logins,
+    TokenUses,
+}
+
+/// Counts a change of a part. The first statement of every transaction that changes it: the common first lock rules out
+/// deadlocks.
+pub(super) async fn count_change(transaction: &mut PgConnection, part: ChangedPart) -> sqlx::Result<()> {
+    let part = match part {
+        ChangedPart::Counts => "counts",
+        ChangedPart::Logins => "logins",
+        ChangedPart::TokenUses => "token_uses",
+    };
+    sqlx::query("UPDATE changes SET number = number + 1 WHERE part = $1")
+        .bind(part)
+        .execute(transaction)
+        .await
+        .map(drop)
 }
 
 impl ChangeListener {
@@ -101,10 +138,16 @@ async fn listen_once(options: &PgConnectOptions, own: &str, news: &Notify) -> sq
     listener.listen(CHANNEL).await?;
     // What was written before is news as well.
     news.notify_one();
-    while let Some(notification) = listener.try_recv().await? {
-        if notification.payload() != own {
-            news.notify_one();
+    loop {
+        match timeout(CHECK_INTERVAL, listener.try_recv()).await {
+            Ok(Ok(Some(notification))) if notification.payload() != own => news.notify_one(),
+            Ok(Ok(Some(_))) => {}
+            Ok(Ok(None)) => return Ok(()),
+            Ok(Err(error)) => return Err(error),
+            Err(_) => {
+                let check = timeout(CHECK_TIMEOUT, sqlx::query("SELECT 1").execute(&mut listener)).await;
+                check.map_err(|_| sqlx::Error::Io(std::io::ErrorKind::TimedOut.into()))??;
+            }
         }
     }
-    Ok(())
 }

@@ -11,6 +11,11 @@ use toolcrib_core::{Source, SourceId};
 
 use crate::store::rows::{STORED_AT_PRECISION, skip_damaged, to_json};
 
+/// Maximum number of lists that one statement reads. Each has to end within the time that the database allows.
+const LISTS_PER_STATEMENT: usize = 100;
+/// Maximum number of definitions that one statement reads.
+const DEFINITIONS_PER_STATEMENT: usize = 1_000;
+
 /// Stores a manifest if it is missing, or different because it was damaged.
 pub(super) async fn put_manifest(connection: &mut PgConnection, manifest: &PackedManifest) -> sqlx::Result<()> {
     let index = manifest.index_json().map_err(|error| sqlx::Error::Encode(error.into()))?;
@@ -85,10 +90,12 @@ async fn load_lists<T>(
     parse: fn(Fingerprint, &str, String) -> toolcrib_core::Result<T>,
 ) -> sqlx::Result<Vec<T>> {
     let mut lists = Vec::with_capacity(fingerprints.len());
-    let mut rows = sqlx::query(query).bind(names(fingerprints)).fetch(connection);
-    while let Some(row) = rows.try_next().await? {
-        let fingerprint: String = row.try_get(0)?;
-        lists.extend(skip_damaged(what, &fingerprint, parse_list(&fingerprint, &row, parse)));
+    for fingerprints in fingerprints.chunks(LISTS_PER_STATEMENT) {
+        let mut rows = sqlx::query(query).bind(names(fingerprints)).fetch(&mut *connection);
+        while let Some(row) = rows.try_next().await? {
+            let fingerprint: String = row.try_get(0)?;
+            lists.extend(skip_damaged(what, &fingerprint, parse_list(&fingerprint, &row, parse)));
+        }
     }
     Ok(lists)
 }
@@ -127,10 +134,11 @@ pub(super) async fn load_definitions(
     connection: &mut PgConnection,
     fingerprints: &[Fingerprint],
 ) -> sqlx::Result<Vec<(Fingerprint, Source)>> {
-    let rows: Vec<(String, String)> = sqlx::query_as("SELECT name, body FROM definitions WHERE name = ANY($1)")
-        .bind(names(fingerprints))
-        .fetch_all(connection)
-        .await?;
+    let mut rows: Vec<(String, String)> = Vec::new();
+    for fingerprints in fingerprints.chunks(DEFINITIONS_PER_STATEMENT) {
+        let read = sqlx::query_as("SELECT name, body FROM definitions WHERE name = ANY($1)").bind(names(fingerprints));
+        rows.extend(read.fetch_all(&mut *connection).await?);
+    }
     let parse = |(name, body): (String, String)| {
         let definition = skip_damaged("definition", &name, serde_json::from_str(&body))?;
         Some((skip_damaged("definition", &name, name.parse())?, definition))

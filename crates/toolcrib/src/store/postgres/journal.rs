@@ -4,16 +4,23 @@
 //! other, and records become visible in their order.
 
 use std::cmp::Ordering;
+use std::time::Duration;
 
-use sqlx::postgres::PgRow;
-use sqlx::{Connection, PgConnection, Row};
+use sqlx::postgres::{PgArguments, PgRow};
+use sqlx::query::Query;
+use sqlx::{Connection, PgConnection, Postgres, Row, Transaction};
+use tokio::time::error::Elapsed;
+use tokio::time::timeout;
 use toolcrib_core::Timestamp;
 use toolcrib_core::inventory::{Actor, compare_versions, event_type};
 
-use super::changes::NoticeSender;
-use super::{lease, measurements, schema, to_bigint};
+use super::changes::{CHANNEL, NoticeSender};
+use super::{measurements, to_bigint};
 use crate::store::rows::{decode_text, encode_text};
-use crate::store::{Commit, CommitOutcome, SourceStatus, StoredRecord};
+use crate::store::{ChangeCounters, Commit, CommitOutcome, StoredRecord};
+
+/// Maximum time of the last step of a commit.
+const COMMIT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Result of an attempt to commit.
 pub(super) enum CommitAttempt {
@@ -53,83 +60,161 @@ pub(super) async fn read_records(
     .await
 }
 
-/// Returns a number that every write increments which other nodes must notice.
-pub(super) async fn read_change_counter(connection: &mut PgConnection) -> sqlx::Result<u64> {
-    let changes: i64 = sqlx::query_scalar("SELECT changes FROM head").fetch_one(connection).await?;
-    Ok(changes.unsigned_abs())
+/// Returns the number of changes of each part. The number in `head` counts those of records, statuses and leases.
+pub(super) async fn read_change_counters(connection: &mut PgConnection) -> sqlx::Result<ChangeCounters> {
+    let (journal, counts, logins, token_uses): (i64, i64, i64, i64) = sqlx::query_as(
+        "SELECT changes, (SELECT number FROM changes WHERE part = 'counts'),
+             (SELECT number FROM changes WHERE part = 'logins'), (SELECT number FROM changes WHERE part = 'token_uses')
+         FROM head",
+    )
+    .fetch_one(connection)
+    .await?;
+    let [journal, counts, logins, token_uses] = [journal, counts, logins, token_uses].map(i64::unsigned_abs);
+    Ok(ChangeCounters { journal, counts, logins, token_uses })
 }
 
-/// Locks the head, and counts a change. The first statement of every transaction that other nodes must notice.
+/// Locks the head, and counts a change. The first statement of every transaction that changes statuses or leases.
 pub(super) async fn lock_head(connection: &mut PgConnection) -> sqlx::Result<()> {
     sqlx::query("UPDATE head SET changes = changes + 1").execute(connection).await.map(drop)
 }
 
 /// Appends events and a measurement. `records` are those of `commit`. See [`Store::commit`](crate::store::Store::commit).
+///
+/// Writes within `limit`; the final `COMMIT` has a limit of its own, so that a lost answer is told apart from a write that
+/// has not happened.
 pub(super) async fn commit(
     connection: &mut PgConnection,
     commit: &Commit<'_>,
     records: &[StoredRecord],
     sender: NoticeSender<'_>,
-) -> sqlx::Result<CommitAttempt> {
-    let mut transaction = connection.begin().await?;
-    let head: i64 = sqlx::query_scalar("SELECT seq FROM head FOR UPDATE").fetch_one(&mut *transaction).await?;
-    if head != to_bigint(commit.expected_head) {
-        transaction.rollback().await?;
-        return Ok(CommitAttempt::Ended(CommitOutcome::Conflict));
-    }
-    if let Some(measurement) = &commit.measurement {
-        // Leases change under the lock of the head, so this stays true until the commit.
-        if let Some(holder) = measurement.lease
-            && !lease::is_held(&mut transaction, measurement.source, holder).await?
-        {
-            transaction.rollback().await?;
-            return Ok(CommitAttempt::Ended(CommitOutcome::Superseded));
-        }
-        // A discovery that started earlier but ended later must not replace a newer result.
-        let newest = measurements::last_started_at(&mut transaction, measurement.source).await?;
-        let newest = newest.map(|started_at| SourceStatus { started_at, ..SourceStatus::default() });
-        if newest.is_some_and(|newest| newest.supersedes(measurement.status, commit.at)) {
-            transaction.rollback().await?;
-            return Ok(CommitAttempt::Ended(CommitOutcome::Superseded));
-        }
-        measurements::write_measurement(&mut transaction, measurement).await?;
-    }
-    if let Some(newest) = records.iter().max_by(|a, b| compare_versions(&a.min_version, &b.min_version)) {
-        let contracted = schema::read_contracted(&mut transaction).await?;
-        if compare_versions(&newest.min_version, &contracted) == Ordering::Greater {
-            transaction.rollback().await?;
-            let event = event_type(&newest.body).unwrap_or_default();
-            return Ok(CommitAttempt::NeedsContract { event, contracted });
-        }
-    }
-    insert_records(&mut transaction, records).await?;
-    let last = records.last().map_or(head, |record| to_bigint(record.seq));
-    sqlx::query("UPDATE head SET seq = $1, changes = changes + 1").bind(last).execute(&mut *transaction).await?;
-    sender.send(&mut transaction).await?;
-    Ok(match transaction.commit().await {
-        Ok(()) => CommitAttempt::Ended(CommitOutcome::Committed),
-        Err(error) => CommitAttempt::Unanswered(error),
-    })
+    limit: Duration,
+) -> Result<sqlx::Result<CommitAttempt>, Elapsed> {
+    let transaction = match timeout(limit, write(connection, commit, records, sender)).await? {
+        Ok(WriteStep::Written(transaction)) => transaction,
+        Ok(WriteStep::Refused(attempt)) => return Ok(Ok(attempt)),
+        Err(error) => return Ok(Err(error)),
+    };
+    Ok(Ok(match timeout(COMMIT_TIMEOUT, transaction.commit()).await {
+        Ok(Ok(())) => CommitAttempt::Ended(CommitOutcome::Committed),
+        Ok(Err(error)) => CommitAttempt::Unanswered(error),
+        Err(_) => CommitAttempt::Unanswered(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into())),
+    }))
 }
 
-/// Inserts records in one statement. The primary key on `seq` is the last guard against two writers.
-pub(super) async fn insert_records(connection: &mut PgConnection, records: &[StoredRecord]) -> sqlx::Result<()> {
-    if records.is_empty() {
-        return Ok(());
+/// Result of everything before the final `COMMIT`.
+enum WriteStep<'c> {
+    Written(Transaction<'c, Postgres>),
+    Refused(CommitAttempt),
+}
+
+/// Writes a commit in a transaction that is left open. While the head is locked, all other writers wait, so there are few
+/// statements. What may change until the head is locked is read in a statement after that: the one that waits for a lock
+/// reads all other rows as they were before the wait.
+async fn write<'c>(
+    connection: &'c mut PgConnection,
+    commit: &Commit<'_>,
+    records: &[StoredRecord],
+    sender: NoticeSender<'_>,
+) -> sqlx::Result<WriteStep<'c>> {
+    let mut transaction = connection.begin().await?;
+    // `contracted` only grows, so an outdated one is on the safe side.
+    let (head, contracted): (i64, Option<Vec<u8>>) = sqlx::query_as(LOCK_HEAD).fetch_one(&mut *transaction).await?;
+    let refusal = if head != to_bigint(commit.expected_head) {
+        Some(CommitAttempt::Ended(CommitOutcome::Conflict))
+    } else {
+        find_unknown_type(records, contracted)
+    };
+    if let Some(refusal) = refusal {
+        transaction.rollback().await?;
+        return Ok(WriteStep::Refused(refusal));
     }
-    let column = |text: fn(&StoredRecord) -> String| records.iter().map(text).collect::<Vec<_>>();
-    sqlx::query(
+    if let Some(measurement) = &commit.measurement
+        && !measurements::write_measurement(&mut transaction, measurement, commit.at).await?
+    {
+        transaction.rollback().await?;
+        return Ok(WriteStep::Refused(CommitAttempt::Ended(CommitOutcome::Superseded)));
+    }
+    append_records(&mut transaction, head, records, sender).await?;
+    Ok(WriteStep::Written(transaction))
+}
+
+/// Locks the head without a change, and reads its position and the version whose record types may be written.
+const LOCK_HEAD: &str = "SELECT seq, (SELECT value FROM meta WHERE key = 'contracted') FROM head FOR UPDATE";
+
+/// Returns a refusal if a record is of a type that may not be written yet.
+fn find_unknown_type(records: &[StoredRecord], contracted: Option<Vec<u8>>) -> Option<CommitAttempt> {
+    let newest = records.iter().max_by(|a, b| compare_versions(&a.min_version, &b.min_version))?;
+    let contracted = String::from_utf8_lossy(&contracted.unwrap_or_default()).into_owned();
+    let event = || event_type(&newest.body).unwrap_or_default();
+    (compare_versions(&newest.min_version, &contracted) == Ordering::Greater)
+        .then(|| CommitAttempt::NeedsContract { event: event(), contracted })
+}
+
+/// Finds out whether a commit was executed whose answer was lost. With the head locked, no transaction is still about to
+/// write it.
+pub(super) async fn find_commit(
+    connection: &mut PgConnection,
+    commit: &Commit<'_>,
+    records: &[StoredRecord],
+) -> sqlx::Result<CommitOutcome> {
+    let mut transaction = connection.begin().await?;
+    sqlx::query(LOCK_HEAD).execute(&mut *transaction).await?;
+    let is_written = match (records.first(), commit.measurement.and_then(|measurement| measurement.check)) {
+        (Some(first), _) => {
+            // By content, time, actor and checksum.
+            read_records(&mut transaction, first.seq.saturating_sub(1), records.len()).await? == records
+        }
+        (None, Some(check)) => measurements::is_last_check(&mut transaction, check).await?,
+        // A status alone can be written again.
+        (None, None) => false,
+    };
+    transaction.rollback().await?;
+    // Nothing was written: the caller decides again on what is there now.
+    Ok(if is_written { CommitOutcome::Committed } else { CommitOutcome::Conflict })
+}
+
+/// Inserts records, moves the head, counts a change and notifies the other nodes, in one statement. The primary key on
+/// `seq` is the last guard against two writers.
+async fn append_records(
+    connection: &mut PgConnection,
+    head: i64,
+    records: &[StoredRecord],
+    sender: NoticeSender<'_>,
+) -> sqlx::Result<()> {
+    let last = records.last().map_or(head, |record| to_bigint(record.seq));
+    let append = sqlx::query(
+        "WITH appended AS (
+             INSERT INTO journal (seq, at, actor, body, critical, since, checksum)
+             SELECT * FROM unnest(
+                 $1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::boolean[], $6::text[], $7::text[]
+             )
+         )
+         UPDATE head SET seq = $8, changes = changes + 1 RETURNING pg_notify($9, $10)",
+    );
+    let append = bind_records(append, records).bind(last).bind(CHANNEL).bind(sender.name());
+    append.execute(connection).await.map(drop)
+}
+
+/// Inserts records as they are.
+pub(super) async fn insert_records(connection: &mut PgConnection, records: &[StoredRecord]) -> sqlx::Result<()> {
+    let insert = sqlx::query(
         "INSERT INTO journal (seq, at, actor, body, critical, since, checksum)
          SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::boolean[], $6::text[], $7::text[])",
-    )
-    .bind(records.iter().map(|record| to_bigint(record.seq)).collect::<Vec<_>>())
-    .bind(records.iter().map(|record| record.at.0).collect::<Vec<_>>())
-    .bind(column(|record| encode_text(record.actor.as_str())))
-    .bind(column(|record| record.body.clone()))
-    .bind(records.iter().map(|record| record.critical).collect::<Vec<_>>())
-    .bind(column(|record| record.min_version.clone()))
-    .bind(records.iter().map(|record| record.checksum.clone()).collect::<Vec<_>>())
-    .execute(connection)
-    .await
-    .map(drop)
+    );
+    bind_records(insert, records).execute(connection).await.map(drop)
+}
+
+type PgQuery<'q> = Query<'q, Postgres, PgArguments>;
+
+/// Binds a parameter for each column of `journal`, with the values of all records.
+fn bind_records<'q>(query: PgQuery<'q>, records: &[StoredRecord]) -> PgQuery<'q> {
+    let column = |text: fn(&StoredRecord) -> String| records.iter().map(text).collect::<Vec<_>>();
+    query
+        .bind(records.iter().map(|record| to_bigint(record.seq)).collect::<Vec<_>>())
+        .bind(records.iter().map(|record| record.at.0).collect::<Vec<_>>())
+        .bind(column(|record| encode_text(record.actor.as_str())))
+        .bind(column(|record| record.body.clone()))
+        .bind(records.iter().map(|record| record.critical).collect::<Vec<_>>())
+        .bind(column(|record| record.min_version.clone()))
+        .bind(records.iter().map(|record| record.checksum.clone()).collect::<Vec<_>>())
 }

@@ -30,15 +30,23 @@ pub(super) async fn acquire(
         transaction.rollback().await?;
         return Ok(Lease::HeldFor(remaining));
     }
-    sqlx::query(
-        "INSERT INTO leases (source, holder, until) VALUES ($1, $2, clock_timestamp() + make_interval(secs => $3))
-         ON CONFLICT (source) DO UPDATE SET holder = excluded.holder, until = excluded.until",
+    // And in the statement: a renewal does not lock the head.
+    let granted = sqlx::query(
+        "INSERT INTO leases AS stored (source, holder, until)
+         VALUES ($1, $2, clock_timestamp() + make_interval(secs => $3))
+         ON CONFLICT (source) DO UPDATE SET holder = excluded.holder, until = excluded.until, invalidated = false
+         WHERE stored.holder = excluded.holder OR stored.until <= clock_timestamp()",
     )
     .bind(source.as_str())
     .bind(holder)
     .bind(duration.as_secs_f64())
     .execute(&mut *transaction)
     .await?;
+    if granted.rows_affected() == 0 {
+        let remaining = remaining_of_other(&mut transaction, source, holder).await?;
+        transaction.rollback().await?;
+        return Ok(Lease::HeldFor(remaining.unwrap_or_default()));
+    }
     transaction.commit().await?;
     Ok(Lease::Granted)
 }
@@ -60,15 +68,6 @@ pub(super) async fn renew(
     .execute(connection)
     .await?;
     Ok(renewed.rows_affected() > 0)
-}
-
-/// Whether no other holder has acquired the lease of `holder` since, even if it has expired.
-pub(super) async fn is_held(connection: &mut PgConnection, source: &SourceId, holder: &str) -> sqlx::Result<bool> {
-    sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM leases WHERE source = $1 AND holder = $2)")
-        .bind(source.as_str())
-        .bind(holder)
-        .fetch_one(connection)
-        .await
 }
 
 /// Releases the lease of a holder. Does nothing if another holder has taken over.

@@ -4,15 +4,14 @@ use sqlx::{Connection, PgConnection};
 use toolcrib_core::Timestamp;
 use toolcrib_core::fingerprint::Fingerprint;
 
-use super::changes::NoticeSender;
-use super::journal::lock_head;
+use super::changes::{ChangedPart, NoticeSender, count_change};
 use crate::store::Login;
 use crate::store::rows::{LoginRow, login_from_row};
 
 /// Stores a session or link, and removes expired ones.
 pub(super) async fn put(connection: &mut PgConnection, login: &Login, sender: NoticeSender<'_>) -> sqlx::Result<()> {
     let mut transaction = connection.begin().await?;
-    lock_head(&mut transaction).await?;
+    count_change(&mut transaction, ChangedPart::Logins).await?;
     sqlx::query("DELETE FROM logins WHERE expires_at <= $1")
         .bind(login.created_at.0)
         .execute(&mut *transaction)
@@ -46,7 +45,7 @@ pub(super) async fn remove(
     sender: NoticeSender<'_>,
 ) -> sqlx::Result<bool> {
     let mut transaction = connection.begin().await?;
-    lock_head(&mut transaction).await?;
+    count_change(&mut transaction, ChangedPart::Logins).await?;
     let removed =
         sqlx::query("DELETE FROM logins WHERE digest = $1").bind(digest.to_string()).execute(&mut *transaction).await?;
     sender.send(&mut transaction).await?;

@@ -5,13 +5,16 @@ use sqlx::PgConnection;
 use super::to_bigint;
 use crate::store::{JournalPosition, StoredSnapshot};
 
-/// Replaces the snapshot, unless another node has stored a later one.
+/// Replaces the snapshot, unless a later one of this journal is stored. A later one of another journal is of a time before
+/// a backup was restored.
 pub(super) async fn put(connection: &mut PgConnection, snapshot: &StoredSnapshot) -> sqlx::Result<()> {
     sqlx::query(
         "INSERT INTO snapshots AS stored (seq, record_checksum, version, body, checksum) VALUES ($1, $2, $3, $4, $5)
          ON CONFLICT (id) DO UPDATE SET seq = excluded.seq, record_checksum = excluded.record_checksum,
              version = excluded.version, body = excluded.body, checksum = excluded.checksum
-         WHERE stored.seq <= excluded.seq",
+         WHERE stored.seq <= excluded.seq OR NOT EXISTS (
+             SELECT 1 FROM journal WHERE journal.seq = stored.seq AND journal.checksum = stored.record_checksum
+         )",
     )
     .bind(to_bigint(snapshot.position.seq))
     .bind(&snapshot.position.checksum)

@@ -7,7 +7,7 @@ use toolcrib_core::SourceId;
 use toolcrib_core::fingerprint::Fingerprint;
 
 use super::journal::insert_records;
-use super::{logins, measurements, schema};
+use super::{counts, logins, measurements, schema};
 use crate::store::administration::{COPYING_KEY, CopyStep};
 use crate::store::rows::{skip_damaged, to_json};
 use crate::store::{Measurements, PruneMode, PruneReport, PruneSelection, StoredRecord};
@@ -23,11 +23,13 @@ pub(super) async fn is_copying(connection: &mut SqliteConnection) -> sqlx::Resul
 /// Marks an empty store and takes over the key; prepares a marked one for another attempt.
 pub(super) async fn begin_copy(connection: &mut SqliteConnection, key: [u8; 32]) -> sqlx::Result<CopyStep> {
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
+    let is_same_key = schema::read_key(&mut transaction).await? == key;
     let refusal = if is_copying(&mut transaction).await? {
-        let known_key = schema::read_key(&mut transaction).await?;
-        (known_key != key).then_some(CopyStep::OtherKey)
+        (!is_same_key).then_some(CopyStep::OtherKey)
+    } else if has_content(&mut transaction).await? {
+        Some(CopyStep::Occupied)
     } else {
-        has_content(&mut transaction).await?.then_some(CopyStep::Occupied)
+        is_same_key.then_some(CopyStep::SameStore)
     };
     if let Some(refusal) = refusal {
         transaction.rollback().await?;
@@ -38,6 +40,7 @@ pub(super) async fn begin_copy(connection: &mut SqliteConnection, key: [u8; 32])
         "DELETE FROM checks",
         "DELETE FROM call_counts",
         "DELETE FROM need_counts",
+        "DELETE FROM count_batches",
         "DELETE FROM token_uses",
         "DELETE FROM logins",
         "DELETE FROM snapshots",
@@ -103,9 +106,9 @@ pub(super) async fn restore_measurements(
     for login in &restored.logins {
         logins::insert(&mut transaction, login).await?;
     }
+    counts::add_counts(&mut transaction, &restored.call_counts, &restored.cache_counts).await?;
     transaction.commit().await?;
-    measurements::add_counts(connection, &restored.call_counts, &restored.cache_counts).await?;
-    measurements::record_token_uses(connection, &restored.token_uses).await?;
+    counts::record_token_uses(connection, &restored.token_uses).await?;
     Ok(CopyStep::Done)
 }
 

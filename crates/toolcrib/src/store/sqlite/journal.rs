@@ -6,12 +6,12 @@
 
 use futures_util::TryStreamExt;
 use sqlx::{Connection, QueryBuilder, Row, Sqlite, SqliteConnection};
+use toolcrib_core::Timestamp;
 use toolcrib_core::inventory::Actor;
-use toolcrib_core::{SourceId, Timestamp};
 
 use super::errors::is_partial_damage;
-use super::{lease, measurements};
-use crate::store::{Commit, CommitOutcome, MAX_CHECKS_PER_SOURCE, Measurement, SourceStatus, StoredRecord};
+use super::measurements;
+use crate::store::{Commit, CommitOutcome, StoredRecord};
 
 /// Number of records read in one statement. Each batch is one JSON text in memory; one with damage is read again row by
 /// row.
@@ -129,21 +129,11 @@ pub(super) async fn commit(connection: &mut SqliteConnection, commit: &Commit<'_
         transaction.rollback().await?;
         return Ok(CommitOutcome::Conflict);
     }
-    if let Some(measurement) = &commit.measurement {
-        if let Some(holder) = measurement.lease
-            && !lease::is_held(&mut transaction, measurement.source, holder).await?
-        {
-            transaction.rollback().await?;
-            return Ok(CommitOutcome::Superseded);
-        }
-        // A discovery that started earlier but ended later must not replace a newer result.
-        let newest = last_started_at(&mut transaction, measurement.source).await?;
-        let newest = newest.map(|started_at| SourceStatus { started_at, ..SourceStatus::default() });
-        if newest.is_some_and(|newest| newest.supersedes(measurement.status, commit.at)) {
-            transaction.rollback().await?;
-            return Ok(CommitOutcome::Superseded);
-        }
-        write_measurement(&mut transaction, measurement).await?;
+    if let Some(measurement) = &commit.measurement
+        && !measurements::write_measurement(&mut transaction, measurement, commit.at).await?
+    {
+        transaction.rollback().await?;
+        return Ok(CommitOutcome::Superseded);
     }
     for record in commit.records().map_err(|error| sqlx::Error::Encode(error.into()))? {
         insert_record(&mut transaction, &record).await?;
@@ -199,52 +189,4 @@ pub(super) async fn add_checksums(connection: &mut SqliteConnection) -> sqlx::Re
                 .await?;
         }
     }
-}
-
-/// Returns the start of the newest discovery of a source that has ended.
-async fn last_started_at(connection: &mut SqliteConnection, source: &SourceId) -> sqlx::Result<Option<Timestamp>> {
-    let started_at: Option<i64> = sqlx::query_scalar("SELECT started_at FROM standings WHERE source = ?")
-        .bind(source.as_str())
-        .fetch_optional(connection)
-        .await?;
-    Ok(started_at.map(Timestamp))
-}
-
-/// Returns the status of the discovery that started at this time; `None` if there is another one, or if it is damaged.
-async fn stored_status(
-    connection: &mut SqliteConnection,
-    source: &SourceId,
-    started_at: Timestamp,
-) -> sqlx::Result<Option<SourceStatus>> {
-    let body: Option<String> = sqlx::query_scalar("SELECT body FROM standings WHERE source = ? AND started_at = ?")
-        .bind(source.as_str())
-        .bind(started_at.0)
-        .fetch_optional(connection)
-        .await?;
-    Ok(body.and_then(|body| serde_json::from_str(&body).ok()))
-}
-
-/// Writes the status of a source and the check of a discovery, and removes old checks. Runs inside the transaction of
-/// `commit`.
-async fn write_measurement(connection: &mut SqliteConnection, measurement: &Measurement<'_>) -> sqlx::Result<()> {
-    let Measurement { source, status, check, lease: _ } = measurement;
-    let stored = match check {
-        Some(_) => None,
-        None => stored_status(&mut *connection, source, status.started_at).await?,
-    };
-    let completed = stored.map(|stored| stored.with_lists(status));
-    let status = completed.as_ref().unwrap_or(status);
-    measurements::put_status(&mut *connection, source, status).await?;
-    let Some(check) = check else { return Ok(()) };
-    measurements::insert_check(&mut *connection, check).await?;
-    // Only the newest checks are kept.
-    sqlx::query(
-        "DELETE FROM checks WHERE source = ?1
-         AND id <= (SELECT id FROM checks WHERE source = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2)",
-    )
-    .bind(check.source.as_str())
-    .bind(MAX_CHECKS_PER_SOURCE as i64)
-    .execute(connection)
-    .await?;
-    Ok(())
 }

@@ -4,8 +4,8 @@
 //! an earlier boot is void. A row also identifies its process, so that the lease of a killed process ends with it.
 //!
 //! ```text
-//! source  holder                  process (id, start time, namespace)  boot     until (ms since boot)
-//! git     4711-9f3c0a5be1d27c44   …                                    6f1c…    815000
+//! source  holder                  process (id, start time, namespace)  boot     until (ms since boot)  invalidated
+//! git     4711-9f3c0a5be1d27c44   …                                    6f1c…    815000                 0
 //! ```
 
 use std::sync::LazyLock;
@@ -16,6 +16,7 @@ use toolcrib_core::SourceId;
 
 use super::process_identity::ProcessIdentity;
 use crate::store::Lease;
+use crate::store::measurements::HeldLease;
 use crate::store::rows::skip_damaged;
 
 /// Upper bound of every lease; a row that says otherwise is damaged. Far more than any real lease, which is seconds; it
@@ -78,13 +79,19 @@ pub(super) async fn renew(
     Ok(renewed.rows_affected() > 0)
 }
 
-/// Whether no other holder has acquired the lease of `holder` since, even if it has expired.
-pub(super) async fn is_held(connection: &mut SqliteConnection, source: &SourceId, holder: &str) -> sqlx::Result<bool> {
-    sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM leases WHERE source = ? AND holder = ?)")
-        .bind(source.as_str())
-        .bind(holder)
-        .fetch_one(connection)
-        .await
+/// Returns the lease of `holder`, unless another holder has acquired it since; also if it has expired.
+pub(super) async fn find_held(
+    connection: &mut SqliteConnection,
+    source: &SourceId,
+    holder: &str,
+) -> sqlx::Result<Option<HeldLease>> {
+    let invalidated: Option<bool> =
+        sqlx::query_scalar("SELECT invalidated FROM leases WHERE source = ? AND holder = ?")
+            .bind(source.as_str())
+            .bind(holder)
+            .fetch_optional(connection)
+            .await?;
+    Ok(invalidated.map(|invalidated| HeldLease { invalidated }))
 }
 
 /// Releases the lease of a holder. Does nothing if another holder has taken over.

@@ -5,8 +5,8 @@ use sqlx::{Connection, SqliteConnection};
 use super::journal;
 
 /// One migration from each version to the next. Existing stores depend on them: migrations are added, never changed.
-const MIGRATIONS: [&str; 6] =
-    [CREATE_TABLES, DESCRIBE_RECORDS, NAME_LEASE_HOLDERS, ADD_CHECKSUMS, ADD_TOKEN_USES, ADD_LOGINS];
+const MIGRATIONS: [&str; 7] =
+    [CREATE_TABLES, DESCRIBE_RECORDS, NAME_LEASE_HOLDERS, ADD_CHECKSUMS, ADD_TOKEN_USES, ADD_LOGINS, ADD_COUNT_BATCHES];
 
 /// Version 1. The table `standings` holds values of `SourceStatus`, `need_counts` those of `CacheCount`.
 const CREATE_TABLES: &str = "
@@ -81,6 +81,14 @@ const ADD_LOGINS: &str = "
         version TEXT NOT NULL, body TEXT NOT NULL, checksum TEXT NOT NULL
     ) STRICT;
     PRAGMA user_version = 6;
+";
+
+/// Version 7: the last batch of counts of each writer, and when it was written, in seconds since 1970; whether a source was
+/// invalidated since its lease was acquired.
+const ADD_COUNT_BATCHES: &str = "
+    CREATE TABLE count_batches (writer TEXT PRIMARY KEY, number INTEGER NOT NULL, written_at INTEGER NOT NULL) STRICT;
+    ALTER TABLE leases ADD COLUMN invalidated INTEGER NOT NULL DEFAULT 0;
+    PRAGMA user_version = 7;
 ";
 
 /// Current schema version, stored as `user_version`.

@@ -106,7 +106,7 @@ async fn a_file_of_another_program_is_rejected_and_left_unchanged() {
     let path = directory.path().join("file.db");
     for (content, message) in [
         ("CREATE TABLE theirs (x)", "is a database of another program"),
-        ("PRAGMA user_version = 7", "was written by a newer Toolcrib (schema version 7, this one supports 6)"),
+        ("PRAGMA user_version = 8", "was written by a newer Toolcrib (schema version 8, this one supports 7)"),
     ] {
         fs::write(&path, "").unwrap();
         connect(&path).await.execute(content).await.unwrap();
