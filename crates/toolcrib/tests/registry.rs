@@ -28,6 +28,7 @@ mod real_servers;
 mod recorded_lists;
 mod result_pages;
 mod server_kills;
+mod shared_discovery;
 mod sources;
 mod store_failures;
 mod tokens;

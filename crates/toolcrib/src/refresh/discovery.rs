@@ -189,14 +189,16 @@ impl Discoverer {
         holder: &str,
         trace: &Trace,
     ) -> Option<Result<(RefreshOutcome, Option<PendingLists>)>> {
-        // Another process may have discovered the source between the request and the lease.
-        if let Err(error) = self.state.catch_up().await {
-            return Some(Err(error));
-        }
-        if let Some(outcome) = self.outcome_of_other_process(&source.id, before, refresh.force) {
-            return Some(Ok((outcome, None)));
-        }
-        // A discovery may take longer than its lease, so the lease is renewed while it runs.
+        let discovery = async {
+            // Another process may have discovered the source between the request and the lease.
+            self.state.catch_up().await?;
+            match self.outcome_of_other_process(&source.id, before, refresh.force) {
+                Some(outcome) => Ok((outcome, None)),
+                None => self.discover_now(source, refresh, holder, trace).await,
+            }
+        };
+        // A discovery may take longer than its lease, so the lease is renewed while it runs. Also while it catches up,
+        // which on a busy node waits for the writes before it.
         let lease_loss = async {
             loop {
                 tokio::time::sleep(LEASE_RENEW_INTERVAL).await;
@@ -208,7 +210,7 @@ impl Discoverer {
             }
         };
         tokio::select! {
-            discovered = self.discover_now(source, refresh, holder, trace) => Some(discovered),
+            discovered = discovery => Some(discovered),
             () = lease_loss => {
                 tracing::warn!(server_name = %source.id, "another process has taken over the discovery; waiting for its result");
                 None
