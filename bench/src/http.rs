@@ -28,9 +28,9 @@ const LISTENERS: usize = 200;
 /// Number of measurements with and without listeners.
 const LISTENER_ROUNDS: usize = 7;
 /// Number of concurrent clients in the throughput benchmark.
-const CLIENTS: usize = 4;
+pub(crate) const CLIENTS: usize = 4;
 /// Number of requests of each client.
-const REQUESTS_PER_CLIENT: usize = 1_000;
+pub(crate) const REQUESTS_PER_CLIENT: usize = 1_000;
 /// Number of measurements of the throughput.
 const ROUNDS: usize = 5;
 
@@ -124,20 +124,13 @@ fn measure_latency(
 
 /// Measures the throughput of 200 different searches with several concurrent clients.
 fn measure_throughput(report: &mut BenchReport, served: &ToolcribServer, bare: &BareServer) -> Result<()> {
-    // Different queries, so that one cached response does not answer all of them.
-    let queries: Vec<String> = (0..200)
-        .map(|number| {
-            let first = QUERY_WORDS[number % QUERY_WORDS.len()];
-            let second = QUERY_WORDS[number / 10 % QUERY_WORDS.len()];
-            format!("/api/search?q={first}+{second}+{}", number / 20)
-        })
-        .collect();
+    let queries = search_paths();
     let mut measured = Vec::new();
     let mut baseline = Vec::new();
     // The first round is a warm-up and not counted.
     for round in 0..=ROUNDS {
-        let measured_time = time_concurrent_clients(&served.address, &queries)?;
-        let baseline_time = time_concurrent_clients(&bare.address, &["/found".to_owned()])?;
+        let measured_time = time_concurrent_clients(&served.address, &queries, "")?;
+        let baseline_time = time_concurrent_clients(&bare.address, &["/found".to_owned()], "")?;
         if round > 0 {
             measured.push(measured_time);
             baseline.push(baseline_time);
@@ -157,8 +150,18 @@ fn measure_throughput(report: &mut BenchReport, served: &ToolcribServer, bare: &
     Ok(())
 }
 
+/// Returns 200 different searches, so that one cached response does not answer all of them.
+pub(crate) fn search_paths() -> Vec<String> {
+    let path = |number: usize| {
+        let first = QUERY_WORDS[number % QUERY_WORDS.len()];
+        let second = QUERY_WORDS[number / 10 % QUERY_WORDS.len()];
+        format!("/api/search?q={first}+{second}+{}", number / 20)
+    };
+    (0..200).map(path).collect()
+}
+
 /// Measures the time until all clients have sent all their requests.
-fn time_concurrent_clients(address: &str, paths: &[String]) -> Result<Duration> {
+pub(crate) fn time_concurrent_clients(address: &str, paths: &[String], headers: &str) -> Result<Duration> {
     let began = Instant::now();
     let failed = thread::scope(|scope| {
         let clients: Vec<_> = (0..CLIENTS)
@@ -167,7 +170,7 @@ fn time_concurrent_clients(address: &str, paths: &[String]) -> Result<Duration> 
                     let mut connection = RawHttpClient::connect(address).map_err(|error| error.to_string())?;
                     // Each client begins at another query.
                     for path in paths.iter().cycle().skip(client * 50).take(REQUESTS_PER_CLIENT) {
-                        connection.get(path, "").map_err(|error| error.to_string())?;
+                        connection.get(path, headers).map_err(|error| error.to_string())?;
                     }
                     Ok::<_, String>(())
                 })

@@ -26,6 +26,8 @@ mod http;
 
 mod access;
 
+mod nodes;
+
 mod measure;
 mod recorded_tools;
 mod report;
@@ -40,7 +42,7 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 type BenchFn = fn(&mut BenchReport) -> Result<()>;
 
 /// All benchmarks, in the order in which they run.
-const BENCHES: [(&str, BenchFn); 10] = [
+const BENCHES: [(&str, BenchFn); 11] = [
     ("start", start::run),
     ("discovery", discovery::run),
     ("publish", publish::run),
@@ -51,6 +53,7 @@ const BENCHES: [(&str, BenchFn); 10] = [
     ("openapi", openapi::run),
     ("http", http::run),
     ("access", access::run),
+    ("nodes", nodes::run),
 ];
 
 fn main() -> ExitCode {

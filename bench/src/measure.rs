@@ -49,3 +49,11 @@ pub(crate) fn growth_exponent((small, fast): (usize, Duration), (large, slow): (
 pub(crate) fn ratio(measured: Duration, baseline: Duration) -> f64 {
     measured.as_secs_f64() / baseline.as_secs_f64()
 }
+
+/// Returns the time that this part of all times do not exceed; zero for no times.
+pub(crate) fn percentile(times: &[Duration], part: f64) -> Duration {
+    let mut times = times.to_vec();
+    times.sort_unstable();
+    let index = (times.len() as f64 * part).ceil() as usize;
+    times.get(index.saturating_sub(1)).copied().unwrap_or_default()
+}

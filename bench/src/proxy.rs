@@ -26,8 +26,8 @@ use crate::report::{BenchReport, RatioRow, Threshold, format_duration};
 mod agent;
 mod process;
 
-use agent::{Agent, AgentProtocol};
-use process::ListeningProcess;
+pub(crate) use agent::{Agent, AgentProtocol};
+pub(crate) use process::ListeningProcess;
 
 /// Number of blocks of calls. Both targets alternate, so that disturbances affect both.
 const BLOCKS: usize = 40;

@@ -41,7 +41,8 @@ usage: cargo xtask check
   test FILTER…    fetch and build, then only the tests and conformance scenarios whose name contains a FILTER
   bench           build with the profile `dist`, measure, and compare the ratios with their bars; `proxy` is
                   measured with the profile `release` too
-  bench NAME…     only these: start, discovery, publish, curves, wire, proxy, search, openapi, http
+  bench NAME…     only these: start, discovery, publish, curves, wire, proxy, search, openapi, http,
+                  access, nodes
   dist            the files of a release in target/artefacts: archive, Debian package, container context,
                   checksums
 

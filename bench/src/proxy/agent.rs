@@ -12,14 +12,14 @@ use crate::Result;
 
 /// Protocol version of an agent.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum AgentProtocol {
+pub(crate) enum AgentProtocol {
     Legacy,
     Modern,
 }
 
 impl AgentProtocol {
     /// Version as in the protocol.
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             AgentProtocol::Legacy => "2025-11-25",
             AgentProtocol::Modern => "2026-07-28",
@@ -28,7 +28,7 @@ impl AgentProtocol {
 }
 
 /// Agent with one connection.
-pub(super) struct Agent {
+pub(crate) struct Agent {
     stream: BufReader<TcpStream>,
     host: String,
     path: String,
@@ -49,7 +49,7 @@ struct AgentResponse {
 
 impl Agent {
     /// Connects, and initializes a session in the legacy protocol.
-    pub(super) fn connect(url: &str, version: AgentProtocol) -> Result<Agent> {
+    pub(crate) fn connect(url: &str, version: AgentProtocol) -> Result<Agent> {
         let address = url.strip_prefix("http://").ok_or("the URL is not plain HTTP")?;
         let (host, path) = address.split_once('/').ok_or("the URL has no path")?;
         let stream = TcpStream::connect(host)?;
@@ -77,7 +77,7 @@ impl Agent {
     }
 
     /// Calls an echo tool and checks that the result contains the text and is no error.
-    pub(super) fn call(&mut self, tool: &str, text: &str) -> Result<()> {
+    pub(crate) fn call(&mut self, tool: &str, text: &str) -> Result<()> {
         self.id += 1;
         let mut params = json!({"name": tool, "arguments": {"text": text}});
         let mut headers = String::new();
@@ -90,6 +90,14 @@ impl Agent {
         response.expect_status(200)?;
         let body = String::from_utf8_lossy(&response.body);
         if body.contains(text) && !body.contains("\"isError\":true") { Ok(()) } else { Err(body.into()) }
+    }
+
+    /// Lists the tools in the modern protocol.
+    pub(crate) fn list_tools(&mut self) -> Result<()> {
+        self.id += 1;
+        let params = json!({"_meta": request_meta(self.version)});
+        let message = json!({"jsonrpc": "2.0", "id": self.id, "method": "tools/list", "params": params});
+        self.post("Mcp-Method: tools/list\r\n", &message.to_string())?.expect_status(200)
     }
 
     /// Sends a POST request in a single write and reads the response.

@@ -8,14 +8,14 @@ use std::thread;
 use crate::Result;
 
 /// Running server, killed on drop.
-pub(super) struct ListeningProcess {
+pub(crate) struct ListeningProcess {
     child: Child,
-    pub(super) url: String,
+    pub(crate) url: String,
 }
 
 impl ListeningProcess {
     /// Starts a server and waits for the line with its URL.
-    pub(super) fn start(command: &mut Command) -> Result<ListeningProcess> {
+    pub(crate) fn start(command: &mut Command) -> Result<ListeningProcess> {
         let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
         let mut process = ListeningProcess { child, url: String::new() };
         let mut lines = BufReader::new(process.child.stdout.take().ok_or("the server has no stdout")?).lines();
@@ -24,6 +24,11 @@ impl ListeningProcess {
         // Drains stdout, so that the server never blocks on a full pipe.
         thread::spawn(move || lines.for_each(drop));
         Ok(process)
+    }
+
+    /// Returns the process id.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
     }
 }
 
