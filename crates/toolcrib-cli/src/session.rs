@@ -8,6 +8,7 @@
 //! | `open`              | yes                 | yes            | yes             | `tools`, `call`, `refresh`, `lock` |
 //! | `open_long_running` | yes                 | yes            | yes             | `serve`, `mcp`                     |
 //! | `open_offline`      | no                  | no             | yes             | `enable`, `history`, `token`       |
+//! | `open_store`        | no                  | refuses        | yes             | `verify`, `store prune`            |
 //! | `open_read_only`    | no                  | no             | no              | `config`, `export`, `explain`      |
 //!
 //! `open_read_only` uses a store in memory while the data directory does not exist. The session itself contacts no
@@ -26,7 +27,7 @@ use toolcrib::core::inventory::Actor;
 use toolcrib::private_dir::ensure_private_directory;
 use toolcrib::registry::SourceView;
 use toolcrib::store::{self, OpenedStore};
-use toolcrib::{Principal, Registry, RegistryOptions, Result, SourceId};
+use toolcrib::{Code, Error, Principal, Registry, RegistryOptions, Result, SourceId};
 
 use crate::arguments::CommonArguments;
 use crate::commands::trust;
@@ -90,6 +91,14 @@ impl CliSession {
     pub(crate) async fn open_offline(common: &CommonArguments) -> Result<CliSession> {
         let loaded_config = load_config(common)?;
         hint_ignored_store(common, &loaded_config);
+        let data_directory = data_directory(common, &loaded_config)?;
+        let store = open_store(common, &loaded_config, &data_directory).await?;
+        CliSession::build(common, loaded_config, data_directory, store, SessionKind::OneShot).await
+    }
+
+    /// Opens a session for a command that works on the store itself: see [`load_store_config`].
+    pub(crate) async fn open_store(common: &CommonArguments) -> Result<CliSession> {
+        let loaded_config = load_store_config(common)?;
         let data_directory = data_directory(common, &loaded_config)?;
         let store = open_store(common, &loaded_config, &data_directory).await?;
         CliSession::build(common, loaded_config, data_directory, store, SessionKind::OneShot).await
@@ -227,6 +236,28 @@ pub(crate) fn load_config(common: &CommonArguments) -> Result<LoadedConfig> {
     Ok(loaded_config)
 }
 
+/// Loads the configuration for a command that works on the store itself. Fails if the file names a store that is not used
+/// because the file is not trusted, and the command line names none: the command would save, fill or check another store.
+pub(crate) fn load_store_config(common: &CommonArguments) -> Result<LoadedConfig> {
+    let loaded_config = load_config(common)?;
+    if let Some(project) = project_with_ignored_store(common, &loaded_config).filter(|_| common.data.is_none()) {
+        let message = format!(
+            "{}, so the store that it names is not used; review it, then run `toolcrib trust`, or name a store by \
+             `--store` or `--data`",
+            project.untrusted_reason()
+        );
+        return Err(Error::new(Code::ConfigInvalid, message));
+    }
+    Ok(loaded_config)
+}
+
+/// Returns the location and the data directory of the store for a command that works on the store itself.
+pub(crate) fn locate_store(common: &CommonArguments) -> Result<(String, PathBuf)> {
+    let loaded_config = load_store_config(common)?;
+    let data = data_directory(common, &loaded_config)?;
+    Ok((store_url(common, &loaded_config, &data)?, data))
+}
+
 /// Returns the directory given by `--data`, or the default one for the configuration file.
 pub(crate) fn data_directory(common: &CommonArguments, loaded_config: &LoadedConfig) -> Result<PathBuf> {
     match &common.data {
@@ -271,13 +302,20 @@ pub(crate) fn store_url(
 /// Prints a hint if a project file that is not trusted names a store, for a command that does not ask for trust: it
 /// works on another store than the user may expect.
 fn hint_ignored_store(common: &CommonArguments, loaded_config: &LoadedConfig) {
-    let Some(project) = loaded_config.untrusted_project() else { return };
-    if project.config.store.is_some() && common.store.is_none() {
+    if let Some(project) = project_with_ignored_store(common, loaded_config) {
         common.hint(&format!(
             "hint: {}, so the store that it names is not used; review it, then run `toolcrib trust`",
             project.untrusted_reason()
         ));
     }
+}
+
+/// Returns the project file if it names a store that is not used, because it is not trusted.
+fn project_with_ignored_store<'a>(
+    common: &CommonArguments,
+    loaded_config: &'a LoadedConfig,
+) -> Option<&'a ProjectFile> {
+    loaded_config.untrusted_project().filter(|project| project.config.store.is_some() && common.store.is_none())
 }
 
 /// Asks for trust in a project file that was found by walking up from the working directory. Asks once, and again when

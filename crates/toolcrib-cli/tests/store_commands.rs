@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 use toolcrib_testkit::programs;
@@ -18,10 +18,22 @@ fn workspace() -> TestWorkspace {
     workspace
 }
 
+/// A command with the data directory of the workspace, unless the arguments name another one: given twice, the last one
+/// would win.
+fn command(workspace: &TestWorkspace, arguments: &[&str]) -> Command {
+    if !arguments.contains(&"--data") {
+        return workspace.toolcrib(arguments);
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_toolcrib"));
+    command.args(arguments).arg("--config").arg(workspace.path("toolcrib.json"));
+    workspace.isolate(&mut command);
+    command
+}
+
 /// Runs a command that must end with this exit code; returns its stdout, or for a failure its stderr.
 #[track_caller]
 fn run(workspace: &TestWorkspace, code: i32, arguments: &[&str]) -> String {
-    let output = workspace.toolcrib(arguments).stdin(Stdio::null()).output().unwrap();
+    let output = command(workspace, arguments).stdin(Stdio::null()).output().unwrap();
     let [stdout, stderr] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
     assert_eq!(output.status.code(), Some(code), "{arguments:?}: {stdout}\n{stderr}");
     if code == 0 { stdout } else { stderr }
@@ -179,7 +191,7 @@ fn a_killed_copy_is_continued() {
         killed += 1;
         if target.join("toolcrib.db").is_file() {
             let output =
-                workspace.toolcrib(&["--data", text(&target), "verify"]).stdin(Stdio::null()).output().unwrap();
+                command(&workspace, &["--data", text(&target), "verify"]).stdin(Stdio::null()).output().unwrap();
             let stderr = String::from_utf8_lossy(&output.stderr);
             // Before the mark is set, the target is an empty store.
             let is_unused = stderr.contains("is not finished") || output.status.success();

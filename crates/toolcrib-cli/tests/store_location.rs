@@ -59,6 +59,38 @@ fn the_store_of_a_project_is_used_once_it_is_trusted() {
     assert!(!toolcrib.project().join("elsewhere.db").exists());
 }
 
+/// Regression: `backup` wrote another store into the file than the one that the project names.
+#[test]
+fn commands_about_the_store_refuse_that_of_an_untrusted_project() {
+    let toolcrib = Toolcrib::new();
+    toolcrib.write("toolcrib.yaml", &format!("{BUILTIN}store: sqlite:team.db\n"));
+    let commands: [&[&str]; 6] = [
+        &["backup", "b.db"],
+        &["restore", "b.db", "--replace"],
+        &["store", "migrate"],
+        &["store", "prune"],
+        &["verify"],
+        &["verify", "--accept-damage"],
+    ];
+    for command in commands {
+        let refused = toolcrib.run(command);
+        refused
+            .assert_code(2)
+            .assert_stderr("so the store that it names is not used; review it, then run `toolcrib trust`");
+    }
+    assert!(!toolcrib.home().join("data").exists(), "nothing was created");
+    toolcrib.run_ok(&["trust"]);
+    toolcrib.run_ok(&["sources"]);
+    for command in commands {
+        toolcrib.run_ok(command);
+    }
+    toolcrib.write("toolcrib.yaml", &format!("{BUILTIN}store: sqlite:elsewhere.db\n"));
+    toolcrib.run(&["verify"]).assert_code(2).assert_stderr("has changed since it was trusted (store)");
+    let data = toolcrib.home().join("own");
+    toolcrib.run_ok(&["verify", "--data", data.to_str().unwrap()]);
+    toolcrib.run_ok(&["verify", "--store", "memory:"]);
+}
+
 /// A store that the user's own file names may be shared with projects, whose sources a command elsewhere must not remove.
 #[test]
 fn a_store_of_the_users_file_keeps_the_sources_of_projects() {

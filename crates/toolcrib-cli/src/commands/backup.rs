@@ -8,7 +8,7 @@ use toolcrib::{Result, store};
 use crate::arguments::CommonArguments;
 use crate::commands::store::{render_copy, warn_about_missing_content};
 use crate::copy_progress::CopyProgressLine;
-use crate::session::{data_directory, load_config, store_url};
+use crate::session::locate_store;
 
 /// Copy the store into a new file, verified, also while servers use the store
 ///
@@ -28,9 +28,7 @@ pub(crate) struct Arguments {
 
 /// Copies the store.
 pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<()> {
-    let loaded_config = load_config(common)?;
-    let data = data_directory(common, &loaded_config)?;
-    let location = store_url(common, &loaded_config, &data)?;
+    let (location, data) = locate_store(common)?;
     let line = CopyProgressLine::new(common);
     let copied = store::back_up_store(&location, &data, &arguments.file, &|progress| line.show(progress)).await;
     line.clear();

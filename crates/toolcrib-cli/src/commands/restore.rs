@@ -11,7 +11,7 @@ use toolcrib::store::{self, CopyReport, ExistingStore};
 use crate::arguments::CommonArguments;
 use crate::commands::store::{render_copy, warn_about_missing_content};
 use crate::copy_progress::CopyProgressLine;
-use crate::session::{data_directory, load_config, store_url};
+use crate::session::locate_store;
 
 /// Fill the store from a backup, verified
 ///
@@ -43,9 +43,7 @@ struct RestoreReport {
 
 /// Restores the backup.
 pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<()> {
-    let loaded_config = load_config(common)?;
-    let data = data_directory(common, &loaded_config)?;
-    let location = store_url(common, &loaded_config, &data)?;
+    let (location, data) = locate_store(common)?;
     let existing = if arguments.replace { ExistingStore::MoveAside } else { ExistingStore::Refuse };
     let line = CopyProgressLine::new(common);
     let show = |progress| line.show(progress);

@@ -12,7 +12,7 @@ use toolcrib::{Code, Error, Result};
 use crate::arguments::CommonArguments;
 use crate::copy_progress::CopyProgressLine;
 use crate::plural::pluralize;
-use crate::session::{CliSession, data_directory, load_config, store_url};
+use crate::session::{CliSession, locate_store};
 
 /// Copy a store into another one, remove what it does not need, or migrate it
 ///
@@ -146,7 +146,7 @@ pub(crate) fn render_copy(report: &CopyReport) -> String {
 /// Removes what the configured store does not need.
 async fn prune(common: &CommonArguments, arguments: &PruneArguments) -> Result<()> {
     let mode = if arguments.dry_run { PruneMode::Count } else { PruneMode::Remove };
-    let session = CliSession::open_offline(common).await?;
+    let session = CliSession::open_store(common).await?;
     let prune = async |session: &CliSession| session.registry.store().prune(arguments.keep_checks, mode).await;
     let report = session.run_and_close(prune).await?;
     common.print(&report, || render_prune(&report, mode))
@@ -174,9 +174,7 @@ fn render_prune(report: &PruneReport, mode: PruneMode) -> String {
 
 /// Opens the configured store, which migrates it, and finishes migrations if requested.
 async fn migrate(common: &CommonArguments, arguments: &MigrateArguments) -> Result<()> {
-    let loaded_config = load_config(common)?;
-    let data = data_directory(common, &loaded_config)?;
-    let location = store_url(common, &loaded_config, &data)?;
+    let (location, _) = locate_store(common)?;
     let opened = store::open_existing(&location).await?;
     let migrated = async {
         let administration = opened.store.administration();
