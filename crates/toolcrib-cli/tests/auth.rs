@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
 use toolcrib_testkit::programs;
@@ -247,7 +247,7 @@ fn the_token_option_requires_connect() {
 #[test]
 fn the_admin_token_can_be_chosen_in_the_environment() {
     let workspace = test_workspace();
-    let token = "token-of-all-nodes";
+    let token = "token-of-all-nodes-token-of-all-nodes";
     // Without another token that a client on another machine could have.
     let arguments = ["serve", "--listen", "0.0.0.0:0"];
     let server = workspace.start_listening_with(&arguments, &[("TOOLCRIB_ADMIN_TOKEN", token)]);
@@ -256,6 +256,31 @@ fn the_admin_token_can_be_chosen_in_the_environment() {
     assert_eq!((&whoami["name"], &whoami["role"]), (&json!("admin"), &json!("admin")));
     assert!(!workspace.path("data/admin.token").exists());
     assert!(!read_or_empty(&workspace.path("serve.log")).contains(token));
+
+    // The sessions of a value end when it is replaced, also on a node with an empty data directory.
+    let sign_in = |url: &str, token: &str| {
+        let headers = "Content-Type: application/x-www-form-urlencoded\r\n";
+        let response = request(url, "POST", "/login", headers, &format!("token={token}"));
+        let cookie = response.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
+        format!("Cookie: {cookie}\r\n")
+    };
+    let cookie = sign_in(&url, token);
+    let name = |url: &str, cookie: &str| request(url, "GET", "/api/whoami", cookie, "").json()["name"].clone();
+    assert_eq!(name(&url, &cookie), "admin");
+    let next_token = "another-token-another-token-another";
+    let store = format!("sqlite:{}", workspace.path("data/toolcrib.db").display());
+    let empty = workspace.path("empty");
+    let mut elsewhere = Command::new(env!("CARGO_BIN_EXE_toolcrib"));
+    elsewhere.args(["serve", "--listen", "127.0.0.1:0", "--json", "--store", &store, "--data"]).arg(&empty);
+    workspace.isolate(&mut elsewhere);
+    elsewhere.env("TOOLCRIB_ADMIN_TOKEN", next_token);
+    let elsewhere = workspace.start(elsewhere);
+    assert_eq!(name(&elsewhere.url, &cookie), "local");
+    let next_cookie = sign_in(&elsewhere.url, next_token);
+    drop(server);
+    let variables = [("TOOLCRIB_ADMIN_TOKEN", next_token)];
+    let server = workspace.start_listening_with(&["serve", "--listen", "127.0.0.1:0"], &variables);
+    assert_eq!((name(&server.url, &cookie), name(&server.url, &next_cookie)), (json!("local"), json!("admin")));
 
     let mut command = workspace.toolcrib(&["serve", "--listen", "127.0.0.1:0"]);
     let output = command.env("TOOLCRIB_ADMIN_TOKEN", "letmein").stdin(Stdio::null()).output().unwrap();

@@ -16,6 +16,7 @@ mod origin;
 mod peer;
 mod security_headers;
 
+mod admin_sessions;
 mod admin_token;
 mod jwt;
 mod rate_limit;
@@ -45,6 +46,7 @@ pub(crate) use resource_metadata::metadata_router;
 pub(crate) use security_headers::set_security_headers;
 pub(crate) use toolcrib::core::access::{Permission, Role};
 
+use admin_sessions::AdminSessions;
 use admin_token::AdminToken;
 use jwt::AccessTokenVerifier;
 use locality::PeerIdentifier;
@@ -103,6 +105,8 @@ pub(crate) struct Authenticator {
     refuse_own_process: bool,
     /// Read once: a new token takes effect at the next start.
     admin_token: AdminToken,
+    /// What stands for that token in stored sessions.
+    admin_sessions: AdminSessions,
     /// Name of the cookie of console sessions.
     cookie_name: String,
     /// Counts wrong tokens of each client.
@@ -131,8 +135,8 @@ enum Exposure {
 
 impl Authenticator {
     /// Reads the administrator's token, or creates it. Fails when `address` is reachable from other machines and there is
-    /// neither a valid token, which the one in `TOOLCRIB_ADMIN_TOKEN` is, too, nor an identity provider, for then no remote client could be served; also when there is a
-    /// provider, but no `public_url` by which its tokens could be recognised.
+    /// neither a valid token (the one in `TOOLCRIB_ADMIN_TOKEN` is one) nor an identity provider, for then no remote client
+    /// could be served; also when there is a provider, but no `public_url` by which its tokens could be recognised.
     pub(crate) fn open(address: SocketAddr, registry: Registry, config: &ServerConfig) -> Result<Authenticator> {
         let is_remote = !locality::is_loopback(address);
         // The tokens in a damaged journal are unknown. The server still starts and accepts only the admin token.
@@ -153,6 +157,7 @@ impl Authenticator {
         let exposure = if is_remote || config.require_token { Exposure::Network } else { Exposure::Loopback };
         // After the checks: it may create the file.
         let admin_token = chosen_admin_token.map_or_else(|| AdminToken::from_file(&config.data_dir), Ok)?;
+        let admin_sessions = AdminSessions::open(&config.data_dir, &admin_token, registry.logins())?;
         let cookie_name = cookie::cookie_name(&registry.logins().store_tag());
         let authenticator = Authenticator {
             address,
@@ -162,6 +167,7 @@ impl Authenticator {
             peer_identifier: PeerIdentifier::default(),
             refuse_own_process: config.refuse_own_process,
             admin_token,
+            admin_sessions,
             cookie_name,
             rate_limit: TokenRateLimit::default(),
             jwt: AccessTokenVerifier::default(),
@@ -228,7 +234,16 @@ impl Authenticator {
 
     /// Creates a one-time link that signs in as administrator, and returns its path with the key.
     pub(crate) async fn create_login_path(&self) -> Result<String> {
-        Ok(format!("{}?key={}", login::LOGIN_PATH, self.registry.logins().create_link().await?))
+        let key = self.registry.logins().create_link(&self.admin_sessions.credential).await?;
+        Ok(format!("{}?key={key}", login::LOGIN_PATH))
+    }
+
+    /// Ends the console sessions of an administrator's token that this node had before. A failure is logged, and made up for
+    /// at the next start; this node accepts them no longer in any case.
+    pub(crate) async fn end_former_admin_sessions(&self) {
+        if let Err(error) = self.admin_sessions.end_former(self.registry.logins()).await {
+            tracing::warn!(%error, "console sessions of a former admin token may be accepted on other nodes");
+        }
     }
 
     /// Authenticates a request by its headers and locality. Returns `None` for a request without credentials that is

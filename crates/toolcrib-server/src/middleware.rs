@@ -1,6 +1,6 @@
 //! Outermost request handler: host and origin check, position, response cache, request id, trace context, metrics and
-//! security headers. Runs before the axum router so that cached responses skip its middleware stack. Roles are checked per route
-//! by [`crate::auth`].
+//! security headers. Runs before the axum router so that cached responses skip its middleware stack. Roles are checked per
+//! route by [`crate::auth`].
 //!
 //! Every response passes through here, also those of a handler that panicked or was cut short by the shutdown. So each
 //! one has a request id, is counted, and carries the security headers.
@@ -23,7 +23,7 @@ use tracing::field::display;
 
 use crate::auth::{ConnectionPeer, reject_foreign_request, set_security_headers};
 use crate::http_metrics::RouteClass;
-use crate::position::{PositionReading, await_min_position, set_position, set_staleness};
+use crate::position::{PositionReading, extract_min_position, has_min_position, set_position, set_staleness};
 use crate::rest::{ApiError, stopping_error};
 use crate::state::AppState;
 
@@ -57,10 +57,12 @@ pub(crate) async fn handle_request(
         // The order is a matter of security: a request with a foreign host must not even get a cached response.
         reject_foreign_request(&app.auth, &request, locality);
     if immediate.is_none() {
-        immediate = await_min_position(&app, &mut request).await.map_err(|error| ApiError(error).into_response()).err();
+        immediate = extract_min_position(&mut request).map_err(|error| ApiError(error).into_response()).err();
     }
     let position = app.registry.position();
-    let immediate = immediate.or_else(|| app.cached_response(&request, locality));
+    if immediate.is_none() && has_min_position(&app.registry, &request) {
+        immediate = app.cached_response(&request, locality);
+    }
     if immediate.is_none() {
         // For `auth::authorize`, which must not identify the client a second time.
         request.extensions_mut().insert(locality);

@@ -1,22 +1,25 @@
 //! Positions of the journal in requests and responses, so that a client of several nodes reads its own writes, and the
 //! mark of responses that may be stale.
 //!
-//! Every response has the header `x-toolcrib-position`, and `x-toolcrib-stale` while the store is down. A request with `?min_position=N` waits until this node has applied
-//! the record with that number. The parameter is removed from the URI before anything else sees it: it changes neither
-//! the response nor its cache key and tag.
+//! Every response has the header `x-toolcrib-position`, and `x-toolcrib-stale` while the store is down. A request with
+//! `?min_position=N` waits until this node has applied the record with that number, once its client is authenticated: other
+//! clients must not hold requests open. The parameter is removed from the URI before anything else sees it: it changes
+//! neither the response nor its cache key and tag.
 
 use std::time::Duration;
 
 use axum::extract::Request;
 use axum::http::uri::PathAndQuery;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
-use axum::response::Response;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
 use serde_json::json;
 use toolcrib::core::text::sanitize_truncated;
 use toolcrib::store::StoreState;
 use toolcrib::{Code, Error, Registry, Result};
 
 use crate::http_metrics::RouteClass;
+use crate::rest::ApiError;
 use crate::state::AppState;
 
 /// Sequence number of the last record that the response shows, or a later one for a response to a change.
@@ -34,6 +37,14 @@ const RETRY_DELAY_MS: u64 = 1000;
 /// Response extension: position of the catalogue that the body was rendered from.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ContentPosition(pub(crate) u64);
+
+/// Request extension: the position that the response must show.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct MinPosition(u64);
+
+/// Response extension: position that had been applied when the handler began, after the wait for another one.
+#[derive(Debug, Clone, Copy)]
+struct AwaitedPosition(u64);
 
 /// When the position of a response is read, if the response does not tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,30 +70,66 @@ impl PositionReading {
 pub(crate) fn set_position(registry: &Registry, response: &mut Response, before: u64, reading: PositionReading) {
     let position = match (response.extensions().get(), reading) {
         (Some(ContentPosition(position)), _) => *position,
-        (None, PositionReading::BeforeHandler) => before,
+        (None, PositionReading::BeforeHandler) => {
+            response.extensions().get().map_or(before, |AwaitedPosition(awaited)| before.max(*awaited))
+        }
         (None, PositionReading::AfterHandler) => registry.position(),
     };
     response.headers_mut().insert(POSITION_HEADER, HeaderValue::from(position));
 }
 
-/// Tells how long the store has been down, in whole seconds. Responses come from memory meanwhile and may be stale.
-pub(crate) fn set_staleness(registry: &Registry, headers: &mut HeaderMap) {
+/// Returns for how many whole seconds the store has been down, at least 1; `None` while it is reached.
+pub(crate) fn stale_seconds(registry: &Registry) -> Option<u64> {
     let health = registry.store().health();
-    if health.state == StoreState::Down {
-        let since = health.since.map_or(0, |since| registry.now().since(since).as_secs());
-        headers.insert(STALE_HEADER, HeaderValue::from(since.max(1)));
+    let is_down = health.state == StoreState::Down;
+    is_down.then(|| health.since.map_or(0, |since| registry.now().since(since).as_secs()).max(1))
+}
+
+/// Tells how long the store has been down. Responses come from memory meanwhile and may be stale.
+pub(crate) fn set_staleness(registry: &Registry, headers: &mut HeaderMap) {
+    if let Some(seconds) = stale_seconds(registry) {
+        headers.insert(STALE_HEADER, HeaderValue::from(seconds));
     }
 }
 
-/// Waits for the position that a request requires, and removes the parameter from its URI. Fails with
-/// `STORE_UNAVAILABLE` if the position is not reached in time, and with `BAD_REQUEST` if it is no number.
-pub(crate) async fn await_min_position(app: &AppState, request: &mut Request) -> Result<()> {
-    let Some((position, uri)) = split_min_position(request.uri())? else { return Ok(()) };
-    *request.uri_mut() = uri;
-    if app.registry.wait_for_position(position, POSITION_TIMEOUT).await {
+/// Returns the response with the position of its body, for a handler that reads whatever its method is.
+pub(crate) fn with_content_position(mut response: Response, position: u64) -> Response {
+    response.extensions_mut().insert(ContentPosition(position));
+    response
+}
+
+/// Moves the position that a request requires from its URI to its extensions. Fails with `BAD_REQUEST` if it is no number.
+pub(crate) fn extract_min_position(request: &mut Request) -> Result<()> {
+    if let Some((position, uri)) = split_min_position(request.uri())? {
+        *request.uri_mut() = uri;
+        request.extensions_mut().insert(MinPosition(position));
+    }
+    Ok(())
+}
+
+/// Whether this node has applied the record that a request requires.
+pub(crate) fn has_min_position(registry: &Registry, request: &Request) -> bool {
+    request.extensions().get().is_none_or(|MinPosition(position)| registry.position() >= *position)
+}
+
+/// Runs the handler of an authenticated request when the required position is reached. Responds with `STORE_UNAVAILABLE`
+/// if it is not reached in time.
+pub(crate) async fn run_at_min_position(app: &AppState, request: Request, next: Next) -> Response {
+    let Some(MinPosition(position)) = request.extensions().get().copied() else { return next.run(request).await };
+    if let Err(error) = await_position(&app.registry, position).await {
+        return ApiError(error).into_response();
+    }
+    let awaited = AwaitedPosition(app.registry.position());
+    let mut response = next.run(request).await;
+    response.extensions_mut().insert(awaited);
+    response
+}
+
+async fn await_position(registry: &Registry, position: u64) -> Result<()> {
+    if registry.wait_for_position(position, POSITION_TIMEOUT).await {
         return Ok(());
     }
-    let reached = app.registry.position();
+    let reached = registry.position();
     let message = format!("this node has applied the records up to {reached} and not yet {position}; try again");
     let details = json!({ "position": reached, MIN_POSITION_PARAM: position, "retry_after_ms": RETRY_DELAY_MS });
     Err(Error::new(Code::StoreUnavailable, message).with_retryable(true).with_details(details))
@@ -100,7 +147,9 @@ fn split_min_position(uri: &Uri) -> Result<Option<(u64, Uri)>> {
     if values.next().is_some() {
         return Err(Error::new(Code::BadRequest, format!("`{MIN_POSITION_PARAM}` is given twice")));
     }
-    let position = value.parse().map_err(|_| {
+    // `parse` alone would accept a sign.
+    let position = value.parse().ok().filter(|_| value.bytes().all(|byte| byte.is_ascii_digit()));
+    let position = position.ok_or_else(|| {
         let message = format!("`{MIN_POSITION_PARAM}` is a whole number, not `{}`", sanitize_truncated(&value, 40));
         Error::new(Code::BadRequest, message)
     })?;
@@ -143,6 +192,7 @@ mod tests {
             "min_position=",
             "min_position",
             "min_position=-1",
+            "min_position=+1",
             "min_position=1.5",
             "min_position=x",
             "min_position=18446744073709551616",

@@ -34,7 +34,7 @@ use crate::bodies::{BodyDiscarder, ResponseBody};
 use crate::connections::{HttpConnection, HttpConnections, NoCapacity};
 use crate::mcp::McpService;
 use crate::middleware::{RouterService, handle_request};
-use crate::position::POSITION_HEADER;
+use crate::position::{POSITION_HEADER, STALE_HEADER, stale_seconds};
 use crate::router::build_router;
 use crate::state::{AppState, ServerConfig};
 
@@ -151,6 +151,8 @@ impl HttpServer {
         });
         // Ends all connections when this future is dropped before the shutdown.
         let _abort_guard = handler.aborted.clone().drop_guard();
+        // Before the first request, which may belong to one of them.
+        app.auth.end_former_admin_sessions().await;
         let watching = async move { app.activity.watch(app.registry.clone()).await };
         let _activity_task = AbortOnDropHandle::new(tokio::spawn(watching));
 
@@ -302,10 +304,12 @@ impl ConnectionHandler {
         tracing::warn!("a connection was refused: the limit is reached and all connections are busy");
         let body = Error::new(Code::ToolUnavailable, "all connections are busy; try again").envelope().to_string();
         let length = body.len();
-        let position = self.app.registry.position();
+        let registry = &self.app.registry;
+        let position = registry.position();
+        let stale = stale_seconds(registry).map(|seconds| format!("{STALE_HEADER}: {seconds}\r\n")).unwrap_or_default();
         let response = format!(
             "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\
-             Retry-After: 1\r\n{POSITION_HEADER}: {position}\r\nConnection: close\r\n\r\n{body}"
+             Retry-After: 1\r\n{POSITION_HEADER}: {position}\r\n{stale}Connection: close\r\n\r\n{body}"
         );
         // The send buffer of a new connection is empty, so a short response fits without waiting.
         let Ok(_) = stream.try_write(response.as_bytes()) else { return };

@@ -48,7 +48,7 @@ pub(crate) struct RunningServer {
     shutdown: CancellationToken,
     _shutdown_guard: DropGuard,
     task: JoinHandle<()>,
-    _data_dir: TempDir,
+    data_dir: TempDir,
 }
 
 impl RunningServer {
@@ -59,7 +59,7 @@ impl RunningServer {
         let shutdown = CancellationToken::new();
         let task = tokio::spawn(http_server.run(shutdown.clone().cancelled_owned()));
         let _shutdown_guard = shutdown.clone().drop_guard();
-        RunningServer { address, admin_token, app_state, shutdown, _shutdown_guard, task, _data_dir: data_dir }
+        RunningServer { address, admin_token, app_state, shutdown, _shutdown_guard, task, data_dir }
     }
 
     /// Sends one request on a new connection and reads the response. `headers` are complete lines and may contain `Host`.
@@ -102,9 +102,16 @@ impl RunningServer {
 
     /// Shuts the server down, waits until it has ended and returns its address.
     pub(crate) async fn stop(self) -> String {
+        let address = self.address.clone();
+        self.stop_keeping_data().await;
+        address
+    }
+
+    /// Shuts the server down, waits until it has ended and returns its data directory.
+    pub(crate) async fn stop_keeping_data(self) -> TempDir {
         self.begin_shutdown();
         tokio::time::timeout(TEST_TIMEOUT, self.task).await.unwrap().unwrap();
-        self.address
+        self.data_dir
     }
 }
 

@@ -56,7 +56,7 @@ pub struct Logins {
 /// A console session that has not expired.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConsoleSession {
-    /// Credential that it was started with: the id of a token, or empty for the administrator.
+    /// Credential that it was started with: the id of a token, or what stands for an administrator's token.
     pub credential: String,
     /// Must come back with every unsafe request of the session. The same in every process.
     pub csrf: Arc<str>,
@@ -108,43 +108,63 @@ impl Logins {
     }
 
     /// Ends a session: here at once, and in other processes as soon as they learn of it. If the store is unavailable, it
-    /// is removed from it later.
-    pub async fn end_session(&self, id: &str) {
+    /// is removed from it later. Fails with `STORE_UNAVAILABLE` if the session is not known here and the store cannot tell
+    /// whether it exists.
+    pub async fn end_session(&self, id: &str) -> Result<()> {
+        if !self.look_up(id).await {
+            return Err(unavailable("the store cannot be read"));
+        }
         let digest = Fingerprint::digest(id);
         if self.find(&digest, LoginKind::Session).is_none() {
-            return;
+            return Ok(());
         }
         self.table.write().end(digest);
-        match timeout(WRITE_TIMEOUT, self.flush_ended()).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::warn!(%error, "an ended console session cannot be removed from the store now"),
-            Err(_) => {
-                tracing::warn!("an ended console session cannot be removed from the store now: it does not answer")
-            }
+        if let Err(error) = self.remove_ended().await {
+            tracing::warn!(%error, "an ended console session cannot be removed from the store now");
         }
+        Ok(())
     }
 
-    /// Creates a login link and returns its key. Fails with `STORE_UNAVAILABLE` if the link cannot be stored.
-    pub async fn create_link(&self) -> Result<String> {
+    /// Ends all sessions and links of a credential: here at once, and in other processes as soon as they learn of it.
+    /// Fails with `STORE_UNAVAILABLE` if the store may still have one of them.
+    pub async fn end_credential(&self, credential: &str) -> Result<()> {
+        let reading = timeout(WRITE_TIMEOUT, self.load());
+        reading.await.unwrap_or_else(|_| Err(unavailable("the store does not answer")))?;
+        self.table.write().end_credential(credential);
+        self.remove_ended().await
+    }
+
+    /// Returns what identifies a secret in the rows of this store and does not reveal it.
+    pub fn secret_tag(&self, secret: &Fingerprint) -> String {
+        keyed_hash(&self.state.store_key, &format!("credential {secret}")).to_string()
+    }
+
+    /// Removes ended sessions from the store. After a failure, maintenance does it later.
+    async fn remove_ended(&self) -> Result<()> {
+        let removing = timeout(WRITE_TIMEOUT, self.flush_ended());
+        removing.await.unwrap_or_else(|_| Err(unavailable("the store does not answer")))
+    }
+
+    /// Creates a login link for a credential and returns its key. Fails with `STORE_UNAVAILABLE` if the link cannot be
+    /// stored.
+    pub async fn create_link(&self, credential: &str) -> Result<String> {
         let key = random_secret();
-        self.add(self.new_login(&key, LoginKind::Link, "")).await?;
+        self.add(self.new_login(&key, LoginKind::Link, credential)).await?;
         Ok(key)
     }
 
-    /// Removes the login link with this key. Returns true once, in one of all processes; false if the link does not exist, was
-    /// used or has expired. Fails with `STORE_UNAVAILABLE` if the store cannot tell.
-    pub async fn redeem_link(&self, key: &str) -> Result<bool> {
+    /// Removes the login link with this key and returns its credential, once, in one of all processes. Returns `None` if the
+    /// link does not exist, was used or has expired. Fails with `STORE_UNAVAILABLE` if the store cannot tell.
+    pub async fn redeem_link(&self, key: &str) -> Result<Option<String>> {
         let digest = Fingerprint::digest(key);
         if !self.look_up(key).await {
             return Err(unavailable("the store cannot be read"));
         }
-        if self.find(&digest, LoginKind::Link).is_none() {
-            return Ok(false);
-        }
+        let Some(link) = self.find(&digest, LoginKind::Link) else { return Ok(None) };
         let removing = timeout(WRITE_TIMEOUT, self.state.store.remove_login(digest));
         let is_first = removing.await.map_err(|_| unavailable("the store does not answer"))??;
         self.table.write().remove(&digest);
-        Ok(is_first)
+        Ok(is_first.then_some(link.credential))
     }
 
     /// Reads all sessions and links from the store.

@@ -16,21 +16,28 @@ use toolcrib::{Code, Error, Result};
 
 /// Name of the file in the data directory.
 const TOKEN_FILE_NAME: &str = "admin.token";
-/// Minimum length of a token in the file, so that one written by hand is as hard to guess as a generated one. A generated
-/// token has 47 characters.
+/// Minimum length of a token, so that one written by hand is as hard to guess as a generated one. A generated token has
+/// 47 characters.
 const MIN_TOKEN_LEN: usize = 32;
 /// Variable with the token; an empty one counts as unset.
 const TOKEN_VARIABLE: &str = "TOOLCRIB_ADMIN_TOKEN";
-/// Minimum length of a token in the variable. Lower than that of the file, because tools that manage secrets generate
-/// shorter ones.
-const MIN_VARIABLE_LEN: usize = 16;
 
 /// The administrator's token, of which only the digest is kept.
 #[derive(Debug)]
 pub(super) struct AdminToken {
     pub(super) hash: Fingerprint,
+    pub(super) origin: AdminTokenOrigin,
     /// The file, or the variable; for messages to local users.
     pub(super) location: String,
+}
+
+/// Where the administrator's token comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum AdminTokenOrigin {
+    /// The file in the data directory, of this node alone.
+    File,
+    /// The variable, which gives several nodes the same token.
+    Variable,
 }
 
 impl AdminToken {
@@ -38,7 +45,7 @@ impl AdminToken {
     pub(super) fn from_variable() -> Result<Option<AdminToken>> {
         let Some(value) = std::env::var_os(TOKEN_VARIABLE).filter(|value| !value.is_empty()) else { return Ok(None) };
         let hash = Fingerprint::digest(parse_variable(value)?);
-        Ok(Some(AdminToken { hash, location: TOKEN_VARIABLE.to_owned() }))
+        Ok(Some(AdminToken { hash, origin: AdminTokenOrigin::Variable, location: TOKEN_VARIABLE.to_owned() }))
     }
 
     /// Reads the file, or creates it with a random token. Fails when other users may know the token.
@@ -46,24 +53,25 @@ impl AdminToken {
         ensure_private_directory(data_dir)?;
         let path = data_dir.join(TOKEN_FILE_NAME);
         let hash = Fingerprint::digest(read_or_create(data_dir, &path)?);
-        Ok(AdminToken { hash, location: path.display().to_string() })
+        Ok(AdminToken { hash, origin: AdminTokenOrigin::File, location: path.display().to_string() })
     }
 }
 
 /// Returns the token in the variable. The error does not contain it.
 fn parse_variable(value: OsString) -> Result<String> {
     let token = value.into_string().unwrap_or_default().trim().to_owned();
-    if !is_token(&token, MIN_VARIABLE_LEN) {
-        let message =
-            format!("`{TOKEN_VARIABLE}` holds no token of {MIN_VARIABLE_LEN} or more printable ASCII characters");
+    if !is_token(&token) {
+        let message = format!(
+            "`{TOKEN_VARIABLE}` holds no token of {MIN_TOKEN_LEN} or more printable ASCII characters without spaces"
+        );
         return Err(Error::new(Code::ConfigInvalid, message));
     }
     Ok(token)
 }
 
 /// Whether a text is long enough and can be sent in a header.
-fn is_token(text: &str, min_len: usize) -> bool {
-    text.len() >= min_len && text.bytes().all(|byte| byte.is_ascii_graphic())
+fn is_token(text: &str) -> bool {
+    text.len() >= MIN_TOKEN_LEN && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
 /// Reads the token in the file, or creates it.
@@ -86,8 +94,9 @@ fn read_or_create(data_dir: &Path, path: &Path) -> Result<String> {
         return Err(invalid(reason.into()));
     }
     let token = text.trim();
-    if !is_token(token, MIN_TOKEN_LEN) {
-        return Err(invalid(format!("holds no token of {MIN_TOKEN_LEN} or more printable ASCII characters")));
+    if !is_token(token) {
+        let reason = format!("holds no token of {MIN_TOKEN_LEN} or more printable ASCII characters without spaces");
+        return Err(invalid(reason));
     }
     Ok(token.to_owned())
 }
@@ -111,6 +120,21 @@ fn create(data_dir: &Path, path: &Path) -> io::Result<String> {
     let _ = fs::remove_file(&temporary);
     linked?;
     fs::read_to_string(path)
+}
+
+/// Replaces a file in a directory, or creates it, so that only its owner may read it and no reader sees half of it.
+pub(super) fn replace_private_file(directory: &Path, name: &str, content: &str) -> io::Result<()> {
+    let temporary = directory.join(format!(".{name}-{:016x}", rand::random::<u64>()));
+    let written = private_file_options().open(&temporary).and_then(|mut file| {
+        writeln!(file, "{content}")?;
+        file.sync_all()
+    });
+    let replaced = written.and_then(|()| fs::rename(&temporary, directory.join(name)));
+    if replaced.is_err() {
+        // It may not have been created.
+        let _ = fs::remove_file(&temporary);
+    }
+    replaced
 }
 
 /// Options that create a new file which only its owner may read and write. On systems other than Unix, a new file
@@ -160,10 +184,11 @@ mod tests {
 
     #[test]
     fn a_variable_needs_a_token_that_a_header_can_have() {
-        assert_eq!(parse_variable("0123456789abcdef\n".into()).unwrap(), "0123456789abcdef");
-        for text in ["letmein", "0123456789abcde", "0123456789 abcdef", "0123456789abcdéf"] {
+        let token = "0123456789abcdef".repeat(2);
+        assert_eq!(parse_variable(format!("{token}\n").into()).unwrap(), token);
+        for text in ["letmein", &token[1..], &format!("{token} {token}"), &format!("{token}é")] {
             let error = parse_variable(text.into()).unwrap_err();
-            assert!(error.message.contains("holds no token of 16") && !error.message.contains(text), "{error}");
+            assert!(error.message.contains("holds no token of 32") && !error.message.contains(text), "{error}");
         }
     }
 

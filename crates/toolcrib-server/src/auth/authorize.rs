@@ -1,5 +1,6 @@
 //! Authorization middleware of every route: authenticates the client, compares its role with the permission that the
-//! route requires, checks CSRF tokens, and ends streams whose credentials become invalid.
+//! route requires, checks CSRF tokens, waits for the position that an authenticated client requires, and ends streams whose
+//! credentials become invalid.
 //!
 //! A request without sufficient rights gets 401 if it sent no credentials or invalid ones, and 403 if the role that it
 //! proved is too low. A browser that asks for a page is redirected to the login instead of 401. A local client that was not
@@ -23,6 +24,7 @@ use toolcrib::core::fingerprint::Fingerprint;
 use toolcrib::{Code, Error, Principal, Requester, Result, Trace};
 
 use super::{AuthenticatedClient, ConnectionPeer, Locality, Permission, Role, login};
+use crate::position::run_at_min_position;
 use crate::rest::{ApiError, read_body};
 use crate::state::AppState;
 
@@ -51,6 +53,7 @@ pub(crate) async fn authorize(
     };
     // Kept for streams only. A public route has nothing to check again.
     let mut authorization = None;
+    let is_authenticated = client.is_some();
     if let Some(client) = client {
         if required.min_role().is_some() {
             let connection = request.extensions().get().cloned().unwrap_or_default();
@@ -72,7 +75,8 @@ pub(crate) async fn authorize(
         app.registry.tokens().record_use(&client.principal);
         request.extensions_mut().insert(client);
     }
-    let response = next.run(request).await;
+    let response =
+        if is_authenticated { run_at_min_position(&app, request, next).await } else { next.run(request).await };
     match authorization.filter(|_| is_event_stream(&response)) {
         Some(authorization) => end_when_revoked(app, authorization, response),
         None => response,

@@ -14,7 +14,6 @@ use toolcrib::{Code, Error, Result};
 use url::form_urlencoded::{byte_serialize, parse};
 
 use super::authorize::{has_form_content_type, request_locality, request_peer};
-use super::sessions::Credential;
 use super::{Locality, Permission, authorize, cookie};
 use crate::console;
 use crate::rest::{ApiError, RETRY_AFTER, error_response, read_body};
@@ -54,8 +53,11 @@ async fn show_login(State(app): State<AppState>, request: Request) -> Response {
         return StatusCode::NO_CONTENT.into_response();
     }
     match app.registry.logins().redeem_link(&key).await {
-        Ok(true) => return start_session(&app, request.headers(), locality, &Credential::Admin, &next).await,
-        Ok(false) => {}
+        // A link of a node whose token was replaced since starts no session.
+        Ok(Some(credential)) if app.auth.stored_credential(credential.clone()).is_some() => {
+            return start_session(&app, request.headers(), locality, &credential, &next).await;
+        }
+        Ok(_) => {}
         Err(error) => return failed_login_page(&app, locality, error, &next),
     }
     let problem =
@@ -83,7 +85,7 @@ async fn sign_in(State(app): State<AppState>, request: Request) -> Response {
     // which open no session.
     let error = match app.auth.verify_token(&token, peer) {
         Ok(credential) => {
-            return start_session(&app, &parts.headers, locality, &credential, &next).await;
+            return start_session(&app, &parts.headers, locality, app.auth.to_stored(&credential), &next).await;
         }
         Err(error) => error,
     };
@@ -102,21 +104,21 @@ async fn sign_in(State(app): State<AppState>, request: Request) -> Response {
     response
 }
 
-/// `POST /logout`: ends the session and deletes its cookie.
+/// `POST /logout`: ends the session and deletes its cookie. Fails if the session is unknown and the store unavailable.
 async fn sign_out(State(app): State<AppState>, headers: HeaderMap) -> Result<Response, ApiError> {
     if let Some(id) = cookie::session_id(&app.auth.cookie_name, &headers) {
-        app.registry.logins().end_session(id).await;
+        app.registry.logins().end_session(id).await?;
     }
     let cookie = cookie::expired_cookie(&app.auth.cookie_name, &headers)?;
     Ok(([(header::SET_COOKIE, cookie)], Redirect::to(LOGIN_PATH)).into_response())
 }
 
-/// Starts a session and redirects to `next`, or shows the form with the reason why it could not be started.
+/// Starts a session of a stored credential and redirects to `next`, or shows the form with the reason why it could not be started.
 async fn start_session(
     app: &AppState,
     headers: &HeaderMap,
     locality: Locality,
-    credential: &Credential,
+    credential: &str,
     next: &str,
 ) -> Response {
     let started = try_start_session(app, headers, credential, next).await;
@@ -124,16 +126,11 @@ async fn start_session(
 }
 
 /// Starts a session, ends the previous one of this browser, and redirects to `next`.
-async fn try_start_session(
-    app: &AppState,
-    headers: &HeaderMap,
-    credential: &Credential,
-    next: &str,
-) -> Result<Response> {
+async fn try_start_session(app: &AppState, headers: &HeaderMap, credential: &str, next: &str) -> Result<Response> {
     let (auth, logins) = (&app.auth, app.registry.logins());
-    let id = logins.start_session(credential.as_stored()).await?;
+    let id = logins.start_session(credential).await?;
     if let Some(old_id) = cookie::session_id(&auth.cookie_name, headers) {
-        logins.end_session(old_id).await;
+        logins.end_session(old_id).await?;
     }
     let response_headers = [
         (header::SET_COOKIE, cookie::session_cookie(&auth.cookie_name, headers, &id)?),

@@ -5,37 +5,39 @@ use std::sync::Arc;
 
 use axum::http::{HeaderMap, header};
 
+use super::admin_sessions::AdminSessions;
 use super::{Authenticator, cookie};
 
 /// Credential that a session or a request was authenticated with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Credential {
-    /// The token in `admin.token`, or a login link. Of any process on the store: each has a token of its own.
+    /// The administrator's token, or a login link: see [`AdminSessions`].
     Admin,
     /// A stored token, by its id. Its role is looked up for each request, so that a change takes effect at once.
     Token(String),
 }
 
-impl Credential {
-    /// Returns the credential of a stored session.
-    fn from_stored(text: String) -> Credential {
-        if text.is_empty() { Credential::Admin } else { Credential::Token(text) }
+impl Authenticator {
+    /// Returns the credential of a stored session; `None` if it is that of an administrator's token which was replaced.
+    pub(super) fn stored_credential(&self, text: String) -> Option<Credential> {
+        if AdminSessions::is_admin(&text) {
+            return self.admin_sessions.accepts(&text).then_some(Credential::Admin);
+        }
+        Some(Credential::Token(text))
     }
 
-    /// Returns the form in which a session is stored.
-    pub(super) fn as_stored(&self) -> &str {
-        match self {
-            Credential::Admin => "",
+    /// Returns the form in which sessions of a credential are stored.
+    pub(super) fn to_stored<'a>(&'a self, credential: &'a Credential) -> &'a str {
+        match credential {
+            Credential::Admin => &self.admin_sessions.credential,
             Credential::Token(id) => id,
         }
     }
-}
 
-impl Authenticator {
     /// Returns the credential and the CSRF token of the session that a request belongs to. Does not wait for the store.
     pub(super) fn find_session(&self, headers: &HeaderMap) -> Option<(Credential, Arc<str>)> {
         let session = self.registry.logins().find_session(cookie::session_id(&self.cookie_name, headers)?)?;
-        Some((Credential::from_stored(session.credential), session.csrf))
+        Some((self.stored_credential(session.credential)?, session.csrf))
     }
 
     /// Whether the session of a request may be one of another process that is not known here yet. Its requests must not

@@ -14,6 +14,7 @@ use super::query::QueryParams;
 use super::response::ok_json;
 use super::route::{ApiRoute, schema_ref};
 use crate::auth::{AuthorizedRequest, Permission};
+use crate::position::with_content_position;
 
 /// A lockfile is sent as the body of a POST, which changes nothing: [`Permission::Read`] is enough.
 pub(super) fn routes() -> Vec<ApiRoute> {
@@ -98,5 +99,8 @@ async fn diff_lockfile(
     request: AuthorizedRequest,
     JsonBody(lockfile): JsonBody<Lockfile, MAX_LOCKFILE_BYTES>,
 ) -> ApiResult {
-    ok_json(&request.app.registry.lockfile_for(&request.client.principal).diff(&lockfile.validate()?).await?)
+    let registry = &request.app.registry;
+    let position = registry.position();
+    let difference = registry.lockfile_for(&request.client.principal).diff(&lockfile.validate()?).await?;
+    Ok(with_content_position(ok_json(&difference)?, position))
 }

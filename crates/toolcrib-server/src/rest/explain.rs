@@ -16,6 +16,7 @@ use super::query::PathParam;
 use super::response::{ok_json, render_blocking};
 use super::route::{ApiRoute, schema_ref};
 use crate::auth::{AuthorizedRequest, Permission};
+use crate::position::with_content_position;
 
 pub(super) fn routes() -> Vec<ApiRoute> {
     vec![
@@ -90,8 +91,10 @@ async fn explain(request: AuthorizedRequest, JsonBody(body): JsonBody<ExplainBod
         (None, Some(claims)) => Some(PreviewCaller::Claims(claims)),
         (Some(_), Some(_)) => return Err(Error::new(Code::BadRequest, "send `token` or `claims`, not both").into()),
     };
+    let position = registry.position();
     let caller = find_caller(registry, client, caller)?;
-    ok_json(&registry.rules().explain(client, &caller, &tool)?)
+    let response = ok_json(&registry.rules().explain(client, &caller, &tool)?)?;
+    Ok(with_content_position(response, position))
 }
 
 /// Returns the principal to explain a verdict for. Administrators may ask about every caller, others about themselves.

@@ -24,6 +24,7 @@ use super::query::{PathParam, QueryParams};
 use super::response::TaggedResponse;
 use super::route::{ApiRoute, schema_ref};
 use crate::auth::{AuthenticatedClient, Permission};
+use crate::position::with_content_position;
 use crate::state::AppState;
 
 /// Values of the parameter `format`.
@@ -182,7 +183,8 @@ async fn list_tools(
     let principal = params.narrow(&app.registry, &client.principal)?;
     if query.lists_removed() {
         // Removed tools are in the inventory and not in the view; their definitions are in the store.
-        return Ok(query.render_removed(&app.registry, &principal).await?.to_response(&headers));
+        let (page, position) = query.render_removed(&app.registry, &principal).await?;
+        return Ok(with_content_position(page.to_response(&headers), position));
     }
     app.registry.statistics().count_builtin_tokens().await;
     let calls = query.count_calls(&app.registry);

@@ -4,8 +4,10 @@ use serde_json::json;
 use toolcrib::Refresh;
 use toolcrib_mcp::{ClientOptions, ConnectTarget, McpClient, RequestOptions};
 
-use super::support::{Node, NodeGroup, position, wait_until};
+use super::support::{Node, NodeGroup, SharedStore, on_each_store, position, wait_until};
 use crate::test_server::TEST_TIMEOUT;
+
+on_each_store!(nodes_at_the_same_position_answer_with_the_same_bytes_and_tags);
 
 const PATHS: [&str; 14] = [
     "/api/tools",
@@ -48,9 +50,8 @@ async fn assert_equal(one: &Node, other: &Node) {
     }
 }
 
-#[tokio::test]
-async fn nodes_at_the_same_position_answer_with_the_same_bytes_and_tags() {
-    let (group, one, other) = NodeGroup::start_two().await;
+async fn nodes_at_the_same_position_answer_with_the_same_bytes_and_tags(store: SharedStore) {
+    let (group, one, other) = NodeGroup::start_two(store).await;
     assert_equal(&one, &other).await;
     // After changes on either side, and for a node that read them all at its start.
     one.post_as_admin("/api/tools/shop__ship/disable", &json!({})).await.expect_json(200);

@@ -2,7 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::support::{Node, NodeGroup, RawHttpResponse};
+use super::support::{Node, NodeGroup, RawHttpResponse, SharedStore, on_each_store};
+
+on_each_store!(
+    a_legacy_session_of_another_node_is_unknown_and_the_client_begins_anew,
+    pages_and_binaries_of_another_node_are_reported_as_lost,
+);
 
 const VERSION: &str = "MCP-Protocol-Version: 2025-06-18\r\n";
 
@@ -24,9 +29,8 @@ fn message(response: &RawHttpResponse) -> Value {
     serde_json::from_str(data.unwrap_or(&response.body)).unwrap()
 }
 
-#[tokio::test]
-async fn a_legacy_session_of_another_node_is_unknown_and_the_client_begins_anew() {
-    let (_group, one, other) = NodeGroup::start_two().await;
+async fn a_legacy_session_of_another_node_is_unknown_and_the_client_begins_anew(store: SharedStore) {
+    let (_group, one, other) = NodeGroup::start_two(store).await;
     let session = begin_session(&one).await;
     let list = request("tools/list", json!({}));
     assert_eq!(one.post_mcp("/mcp", &session, &list).await.status, 200);
@@ -40,9 +44,8 @@ async fn a_legacy_session_of_another_node_is_unknown_and_the_client_begins_anew(
     assert_eq!(other.post_mcp("/mcp", &renewed, &list).await.status, 200);
 }
 
-#[tokio::test]
-async fn pages_and_binaries_of_another_node_are_reported_as_lost() {
-    let (group, one, other) = NodeGroup::start_two().await;
+async fn pages_and_binaries_of_another_node_are_reported_as_lost(store: SharedStore) {
+    let (group, one, other) = NodeGroup::start_two(store).await;
     group.shop.set_reply(|_, _| json!("x".repeat(600_000)));
     let session = begin_session(&one).await;
     let call = |arguments: Value| request("tools/call", json!({ "name": "shop__order", "arguments": arguments }));

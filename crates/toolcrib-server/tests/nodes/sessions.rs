@@ -3,11 +3,18 @@
 use toolcrib::core::access::Role;
 use toolcrib::core::inventory::Actor;
 
-use super::support::{NodeGroup, cookie_header, wait_until};
+use super::support::{NodeGroup, SharedStore, cookie_header, on_each_store, wait_until};
 
-#[tokio::test]
-async fn a_session_works_on_every_node_with_its_next_request_and_survives_a_restart() {
-    let (group, one, other) = NodeGroup::start_two().await;
+on_each_store!(
+    a_session_works_on_every_node_with_its_next_request_and_survives_a_restart,
+    a_replaced_admin_token_ends_its_sessions_and_links_on_all_nodes,
+    a_login_link_works_once_over_all_nodes,
+    a_logout_on_one_node_ends_the_session_on_all,
+    a_revoked_token_ends_its_sessions_on_all_nodes,
+);
+
+async fn a_session_works_on_every_node_with_its_next_request_and_survives_a_restart(store: SharedStore) {
+    let (group, one, other) = NodeGroup::start_two(store).await;
     // Cached for local processes without a session.
     other.get("/api/tools", "").await.expect_json(200);
     let cookie = one.sign_in(&one.server.admin_token).await;
@@ -19,17 +26,42 @@ async fn a_session_works_on_every_node_with_its_next_request_and_survives_a_rest
     assert_eq!((&there["name"], &there["csrf"]), (&here["name"], &here["csrf"]));
     assert_ne!(other.whoami(&cookie_2).await["csrf"], here["csrf"], "each session has its own");
 
-    for node in [one, other] {
-        node.server.stop().await;
-        node.registry.close().await;
-    }
-    let restarted = group.start_node().await;
+    let data_dir = one.stop().await;
+    other.stop().await;
+    let restarted = group.start_node_in(data_dir).await;
     assert_eq!(restarted.whoami(&cookie).await, here);
+    assert_eq!(group.start_node().await.whoami(&cookie).await, here);
 }
 
-#[tokio::test]
-async fn a_login_link_works_once_over_all_nodes() {
-    let (_group, one, other) = NodeGroup::start_two().await;
+/// Regression: the administrator stayed signed in with a token that had been replaced.
+async fn a_replaced_admin_token_ends_its_sessions_and_links_on_all_nodes(store: SharedStore) {
+    let (group, one, other) = NodeGroup::start_two(store).await;
+    let former_token = one.server.admin_token.clone();
+    let by_token = one.sign_in(&former_token).await;
+    let link = one.server.app_state.create_login_path().await.unwrap();
+    let by_link = cookie_header(&other.get(&link, "").await);
+    let unused_link = one.server.app_state.create_login_path().await.unwrap();
+    let of_other = other.sign_in(&other.server.admin_token).await;
+
+    let data_dir = one.stop().await;
+    std::fs::remove_file(data_dir.path().join("admin.token")).unwrap();
+    let one = group.start_node_in(data_dir).await;
+    for cookie in [&by_token, &by_link] {
+        assert_eq!(one.whoami(cookie).await["name"], "local");
+        wait_until("the session ends on the other node", async || other.whoami(cookie).await["name"] == "local").await;
+    }
+    assert_eq!((one.get(&unused_link, "").await.status, other.get(&unused_link, "").await.status), (410, 410));
+    for node in [&one, &other] {
+        assert_eq!(node.whoami(&of_other).await["name"], "admin");
+    }
+    assert_ne!(one.server.admin_token, former_token);
+    let cookie = one.sign_in(&one.server.admin_token).await;
+    let one = group.start_node_in(one.stop().await).await;
+    assert_eq!(one.whoami(&cookie).await["name"], "admin", "the token is the same");
+}
+
+async fn a_login_link_works_once_over_all_nodes(store: SharedStore) {
+    let (_group, one, other) = NodeGroup::start_two(store).await;
     for _ in 0..5 {
         let link = one.server.app_state.create_login_path().await.unwrap();
         let (first, second) = tokio::join!(one.get(&link, ""), other.get(&link, ""));
@@ -40,9 +72,8 @@ async fn a_login_link_works_once_over_all_nodes() {
     }
 }
 
-#[tokio::test]
-async fn a_logout_on_one_node_ends_the_session_on_all() {
-    let (_group, one, other) = NodeGroup::start_two().await;
+async fn a_logout_on_one_node_ends_the_session_on_all(store: SharedStore) {
+    let (_group, one, other) = NodeGroup::start_two(store).await;
     let cookie = one.sign_in(&one.server.admin_token).await;
     let csrf = one.whoami(&cookie).await["csrf"].as_str().unwrap().to_owned();
     // The node that gets the logout has not seen the session before, and checks its CSRF token nevertheless.
@@ -53,9 +84,8 @@ async fn a_logout_on_one_node_ends_the_session_on_all() {
     assert_eq!(other.whoami(&cookie).await["name"], "local", "no read of the store brings it back");
 }
 
-#[tokio::test]
-async fn a_revoked_token_ends_its_sessions_on_all_nodes() {
-    let (_group, one, other) = NodeGroup::start_two().await;
+async fn a_revoked_token_ends_its_sessions_on_all_nodes(store: SharedStore) {
+    let (_group, one, other) = NodeGroup::start_two(store).await;
     let created = one.registry.tokens().create("ada", Role::Viewer, None, Actor::new("test")).await.unwrap();
     let cookie = one.sign_in(&created.token).await;
     wait_until("the token is known", async || other.whoami(&cookie).await["name"] == "ada").await;

@@ -1,21 +1,60 @@
-//! Provides nodes: servers with registries of their own over one SQLite store.
+//! Provides nodes: servers with registries of their own over one store.
 
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use toolcrib::store::SqliteStore;
+use toolcrib::store;
 use toolcrib::testkit::{ScriptedSource, config_with_sources};
 use toolcrib::{Refresh, Registry, RegistryOptions};
 use toolcrib_server::{HttpServer, McpService, bind};
 pub(crate) use toolcrib_testkit::observe::wait_until_async as wait_until;
+use toolcrib_testkit::postgres;
 
 pub(crate) use crate::test_server::RawHttpResponse;
 use crate::test_server::{RunningServer, open_scripted, server_config};
 
+/// Runs test functions, which take a [`SharedStore`], with a SQLite file and with PostgreSQL.
+macro_rules! on_each_store {
+    ($($test:ident),* $(,)?) => {
+        mod sqlite {
+            $(#[tokio::test]
+            async fn $test() { super::$test(crate::nodes::support::SharedStore::sqlite()).await })*
+        }
+        mod postgres {
+            $(#[tokio::test]
+            async fn $test() {
+                match crate::nodes::support::SharedStore::postgres() {
+                    Some(store) => super::$test(store).await,
+                    None => toolcrib_testkit::programs::skip(stringify!($test), "PostgreSQL is not installed"),
+                }
+            })*
+        }
+    };
+}
+pub(crate) use on_each_store;
+
+/// An empty store that several registries can open.
+pub(crate) struct SharedStore {
+    location: String,
+    _directory: Option<TempDir>,
+}
+
+impl SharedStore {
+    pub(crate) fn sqlite() -> SharedStore {
+        let directory = tempfile::tempdir().unwrap();
+        SharedStore { location: directory.path().to_str().unwrap().to_owned(), _directory: Some(directory) }
+    }
+
+    /// `None` without PostgreSQL.
+    pub(crate) fn postgres() -> Option<SharedStore> {
+        Some(SharedStore { location: postgres::shared_database()?, _directory: None })
+    }
+}
+
 /// A store, and the nodes on it with one scripted source `shop`.
 pub(crate) struct NodeGroup {
-    store_directory: TempDir,
+    store: SharedStore,
     pub(crate) shop: Arc<ScriptedSource>,
 }
 
@@ -26,30 +65,34 @@ pub(crate) struct Node {
 }
 
 impl NodeGroup {
-    pub(crate) fn new() -> NodeGroup {
+    pub(crate) fn new(store: SharedStore) -> NodeGroup {
         let order = json!({
             "name": "order", "description": "Orders something for a customer",
             "inputSchema": { "type": "object", "properties": { "what": { "type": "string" } } },
         });
         let tools = [order, json!("refund"), json!("ship")];
-        NodeGroup { store_directory: tempfile::tempdir().unwrap(), shop: ScriptedSource::new(tools) }
+        NodeGroup { store, shop: ScriptedSource::new(tools) }
     }
 
     pub(crate) async fn start_node(&self) -> Node {
-        let store = SqliteStore::open(self.store_directory.path()).await.unwrap();
-        let options = RegistryOptions { store: Some(Arc::new(store)), ..RegistryOptions::default() };
+        self.start_node_in(tempfile::tempdir().unwrap()).await
+    }
+
+    /// Starts a node with this data directory, which has its admin token.
+    pub(crate) async fn start_node_in(&self, data_dir: TempDir) -> Node {
+        let store = store::open(&self.store.location).await.unwrap();
+        let options = RegistryOptions { store: Some(store), ..RegistryOptions::default() };
         let config = config_with_sources(["shop"]);
         let registry = open_scripted(config.clone(), options, &[("shop", &self.shop)]).await;
         let service = McpService::new(registry.clone(), config.expose.clone());
-        let data_dir = tempfile::tempdir().unwrap();
         let listener = bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
         let http_server = HttpServer::new(listener, service, server_config(config, data_dir.path())).unwrap();
         Node { registry, server: RunningServer::start(http_server, data_dir) }
     }
 
     /// Starts two nodes; the first one discovers the source, and both have applied the records.
-    pub(crate) async fn start_two() -> (NodeGroup, Node, Node) {
-        let group = NodeGroup::new();
+    pub(crate) async fn start_two(store: SharedStore) -> (NodeGroup, Node, Node) {
+        let group = NodeGroup::new(store);
         let (one, other) = (group.start_node().await, group.start_node().await);
         one.registry.refresh(Refresh::default()).await;
         wait_until("both nodes are at the same position", async || {
@@ -61,6 +104,13 @@ impl NodeGroup {
 }
 
 impl Node {
+    /// Stops the node and returns its data directory.
+    pub(crate) async fn stop(self) -> TempDir {
+        let data_dir = self.server.stop_keeping_data().await;
+        self.registry.close().await;
+        data_dir
+    }
+
     pub(crate) async fn get(&self, path: &str, headers: &str) -> RawHttpResponse {
         self.server.send("GET", path, headers, "").await
     }

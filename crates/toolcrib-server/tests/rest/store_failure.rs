@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::json;
@@ -301,7 +301,14 @@ async fn known_sessions_work_without_the_store_and_none_can_be_started() {
     let headers = format!("{cookie}X-CSRF-Token: {csrf}\r\n");
     assert_eq!(server.send("POST", "/logout", &headers, "").await.status, 303);
     assert_eq!(whoami().await["name"], "local");
+    // The store cannot tell whether this session exists, and would still have it.
+    let name = cookie.split('=').next().unwrap();
+    let unknown = format!("{name}={}\r\n", toolcrib::registry::random_secret());
+    let failed = server.send("POST", "/logout", &unknown, "").await;
+    assert_eq!((failed.status, failed.error_code().as_str()), (503, "STORE_UNAVAILABLE"), "{failed:?}");
+    assert_eq!(failed.header("set-cookie"), None);
     faulty_store.set_mode(HEALTHY);
+    assert_eq!(server.send("POST", "/logout", &unknown, "").await.status, 303);
     wait_until("the session is removed", async || faulty_store.store.logins(Timestamp(0)).await.unwrap().len() == 1)
         .await;
     assert_eq!(whoami().await["name"], "local");
@@ -315,7 +322,6 @@ async fn wrong_cookies_hardly_read_the_store() {
     let name = name.split('=').next().unwrap();
     let reads = || faulty_store.login_reads.load(Ordering::SeqCst);
     let before = reads();
-    let started_at = Instant::now();
     for _ in 0..4 {
         let flood = (0..50).map(|_| async {
             let cookie = format!("{name}={}\r\n", toolcrib::registry::random_secret());
@@ -323,21 +329,20 @@ async fn wrong_cookies_hardly_read_the_store() {
         });
         assert!(futures_util::future::join_all(flood).await.into_iter().all(|is_local| is_local));
     }
-    // Two for each batch, and those of maintenance, which follows every write.
-    let allowed = 12 + 6 * started_at.elapsed().as_secs() as usize;
-    assert!(reads() - before <= allowed, "{} reads", reads() - before);
+    // A few for each batch and of maintenance, however slow the machine is, for 200 cookies.
+    assert!(reads() - before <= 100, "{} reads", reads() - before);
 
     let stale = format!("{name}={}\r\n", toolcrib::registry::random_secret());
     server.send("GET", "/api/whoami", &stale, "").await.expect_json(200);
     faulty_store.set_mode(HANGING);
-    let started_at = Instant::now();
-    for cookie in [&*stale, &*format!("{name}=short\r\n")] {
+    let before = reads();
+    for cookie in [&*stale, &*format!("{name}=short\r\n")].repeat(10) {
         server.send("GET", "/api/whoami", cookie, "").await.expect_json(200);
     }
-    assert!(started_at.elapsed().as_secs() < 2, "the store is not asked twice for one id, nor for what cannot be one");
+    // One of maintenance may have begun before.
+    assert!(reads() - before <= 1, "the store is not asked twice for one id, nor for what cannot be one");
     let unknown = format!("{name}={}\r\n", toolcrib::registry::random_secret());
     assert_eq!(server.send("GET", "/api/whoami", &unknown, "").await.expect_json(200)["name"], "local");
-    assert!(started_at.elapsed().as_secs() < 10);
 }
 
 #[tokio::test]

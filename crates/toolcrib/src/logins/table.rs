@@ -56,6 +56,13 @@ impl LoginTable {
         self.ended.insert(digest, EndedSession::Stored);
     }
 
+    /// Removes the sessions and links of a credential, which the store still has.
+    pub(super) fn end_credential(&mut self, credential: &str) {
+        let of_credential = self.known.values().filter(|login| login.credential == credential);
+        let digests: Vec<Fingerprint> = of_credential.map(|login| login.digest).collect();
+        digests.into_iter().for_each(|digest| self.end(digest));
+    }
+
     /// Returns the ended sessions that the store may have.
     pub(super) fn stored_ended(&self) -> Vec<Fingerprint> {
         self.ended_with(EndedSession::Stored)
@@ -174,6 +181,19 @@ mod tests {
         table.replace(Vec::new(), &removed);
         assert_eq!(table.removed_ended(), []);
         assert!(!table.is_unknown(&digest), "the store need not be asked again");
+    }
+
+    #[test]
+    fn ending_a_credential_leaves_the_logins_of_others() {
+        let mut table = LoginTable::default();
+        let (session, link) = (login(1, LoginKind::Session, "old"), login(2, LoginKind::Link, "old"));
+        let other = login(3, LoginKind::Session, "new");
+        for login in [&session, &link, &other] {
+            table.insert(login.clone());
+        }
+        table.end_credential("old");
+        let is_known = [&session, &link, &other].map(|login| table.get(&login.digest).is_some());
+        assert_eq!((is_known, table.stored_ended().len()), ([false, false, true], 2));
     }
 
     #[test]

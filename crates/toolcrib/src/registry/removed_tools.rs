@@ -96,12 +96,16 @@ pub struct RemovedToolsQuery<'a> {
 }
 
 /// A page of removed tools.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct RemovedToolsPage {
     /// The tools with their last definitions.
     pub tools: Vec<RemovedTool>,
     /// Position of the last tool, if more follow.
     pub last: Option<ListPosition>,
+    /// Sequence number of the last record that the page shows.
+    pub position: u64,
+    /// Hash of the tools that are offered at this position, as the reader sees them.
+    pub inventory_hash: Fingerprint,
 }
 
 impl History<'_> {
@@ -174,7 +178,8 @@ impl History<'_> {
         }
         let position = |tool: &RemovedTool| ListPosition { rank: rank(tool), name: tool.name.to_string() };
         let last = tools.last().filter(|_| has_more).map(position);
-        Ok(RemovedToolsPage { tools, last })
+        let position = visibility.snapshot().inventory.version;
+        Ok(RemovedToolsPage { tools, last, position, inventory_hash: visibility.view().hash() })
     }
 
     /// Collects what the inventory knows of a removed tool.

@@ -117,8 +117,12 @@ impl ToolListQuery {
         Ok(RenderedBody { body, link: None, scope })
     }
 
-    /// Renders a page of removed tools. Tagged by its content.
-    pub(super) async fn render_removed(&self, registry: &Registry, principal: &Principal) -> Result<TaggedResponse> {
+    /// Renders a page of removed tools, and returns its position. Tagged by its content.
+    pub(super) async fn render_removed(
+        &self,
+        registry: &Registry,
+        principal: &Principal,
+    ) -> Result<(TaggedResponse, u64)> {
         let query = RemovedToolsQuery {
             principal,
             filter: &self.filter,
@@ -131,8 +135,8 @@ impl ToolListQuery {
         let entries: Vec<String> = entries.collect::<Result<_>>()?;
         let next = removed.last.as_ref().map(|last| format_cursor(self.order, last));
         let page = RenderedPage { array: format!("[{}]", entries.join(",")), last: removed.last };
-        let hash = registry.view(principal).hash().to_string();
-        Ok(TaggedResponse::from_body(render_envelope(&page, &hash, next).into()))
+        let body = render_envelope(&page, &removed.inventory_hash.to_string(), next);
+        Ok((TaggedResponse::from_body(body.into()), removed.position))
     }
 
     fn limit(&self) -> usize {
