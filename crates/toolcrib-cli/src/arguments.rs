@@ -6,6 +6,7 @@
 
 use std::path::PathBuf;
 
+use clap::builder::Resettable;
 use clap::error::Error as UsageError;
 use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use serde::Serialize;
@@ -52,7 +53,8 @@ pub(crate) struct CommonArguments {
     /// Data directory with the store; by default derived from the path of the configuration file
     #[arg(long, global = true, value_name = "DIR", env = "TOOLCRIB_DATA", help_heading = "Common options")]
     pub(crate) data: Option<PathBuf>,
-    /// Store, instead of the one in the data directory: `sqlite:FILE` or `memory:`
+    /// Store, instead of the one in the data directory: `sqlite:FILE`, `postgres://USER@HOST/DATABASE` or `memory:`; a
+    /// password belongs into the variable PGPASSWORD or the configuration, for other users can see arguments
     #[arg(long, global = true, value_name = "URL", help_heading = "Common options")]
     pub(crate) store: Option<String>,
     /// Label of this node, which decides which sources it may start; by default the name of the machine
@@ -75,6 +77,12 @@ pub(crate) struct CommonArguments {
     /// The current wait for sources, shared with the signal handler.
     #[arg(skip)]
     pub(crate) wait: InterruptibleWait,
+}
+
+/// Makes an empty environment variable count as unset, as scripts and container files leave them.
+fn ignore_empty_variable(argument: clap::Arg) -> clap::Arg {
+    let is_empty = |name| std::env::var_os(name).is_some_and(|value| value.is_empty());
+    if argument.get_env().is_some_and(is_empty) { argument.env(Resettable::Reset) } else { argument }
 }
 
 /// Parses the label of a node.
@@ -165,7 +173,7 @@ const COMMAND_GROUPS: [(&str, &[&str]); 7] = [
 impl Arguments {
     /// Parses the arguments of this process. Fails with the help text, too, when that was requested.
     pub(crate) fn parse_process() -> Result<Arguments, UsageError> {
-        let matches = Arguments::grouped_command().try_get_matches()?;
+        let matches = Arguments::grouped_command().mut_args(ignore_empty_variable).try_get_matches()?;
         Arguments::from_arg_matches(&matches)
     }
 

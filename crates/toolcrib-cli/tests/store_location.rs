@@ -105,6 +105,18 @@ fn a_store_of_the_users_file_keeps_the_sources_of_projects() {
     assert!(toolcrib.home().join(".config/toolcrib/shared.db").is_file());
 }
 
+/// Regression: every command failed.
+#[test]
+fn an_empty_variable_counts_as_unset() {
+    let mut toolcrib = Toolcrib::new();
+    toolcrib.write("~/.config/toolcrib/toolcrib.yaml", BUILTIN);
+    for name in ["TOOLCRIB_NODE", "TOOLCRIB_CONFIG", "TOOLCRIB_DATA"] {
+        toolcrib.set_variable(name, "");
+    }
+    toolcrib.run_ok(&["sources"]).assert_stdout("core");
+    toolcrib.run_ok(&["sources", "--node", "a"]).assert_stdout("core");
+}
+
 #[test]
 fn a_command_starts_only_the_sources_of_its_node() {
     let mut toolcrib = Toolcrib::new();

@@ -20,6 +20,7 @@ use toolcrib::store::StoreState;
 use toolcrib::{Code, Principal};
 
 use crate::auth::AuthorizedRequest;
+use crate::position::stale_seconds;
 use crate::state::AppState;
 use prometheus::PrometheusText;
 
@@ -171,6 +172,15 @@ fn write_catalog_metrics(text: &mut PrometheusText, app: &AppState, principal: &
     let mut store = text.gauge("toolcrib_store", "The state of the store: 1 for the one that it is in.");
     for label in [StoreState::Ok, StoreState::Down, StoreState::Damaged, StoreState::Missing] {
         store.value(&[("state", label.as_str())], u8::from(label == state));
+    }
+    let stale = stale_seconds(&app.registry).unwrap_or(0);
+    text.gauge("toolcrib_store_stale_seconds", "How long the store has been down; 0 while it is reached.")
+        .value(&[], stale);
+    if let Some(nodes) = app.registry.store().nodes() {
+        let alive = nodes.iter().filter(|node| node.alive).count();
+        let mut gauge = text.gauge("toolcrib_nodes", "Nodes that share the store, by whether they report regularly.");
+        gauge.value(&[("alive", "false")], nodes.len() - alive);
+        gauge.value(&[("alive", "true")], alive);
     }
 }
 

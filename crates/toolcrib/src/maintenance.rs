@@ -43,8 +43,8 @@ pub(crate) struct Maintenance {
     logins: Arc<Logins>,
     tasks: Tasks,
     last: Mutex<LastMaintenance>,
-    /// Nodes that share the store, as they last reported. `None` if the store keeps no reports.
-    nodes: ArcSwapOption<Vec<NodeStatus>>,
+    /// Nodes that share the store, as they had reported when they were read. `None` if the store keeps no reports.
+    nodes: ArcSwapOption<(Instant, Vec<NodeStatus>)>,
 }
 
 /// Result of the last maintenance run.
@@ -246,13 +246,18 @@ impl Maintenance {
 
     /// Reads which nodes share the store.
     pub(crate) async fn load_nodes(&self) -> Result<()> {
-        self.nodes.store(self.state.store.nodes().await?.map(Arc::new));
+        let nodes = self.state.store.nodes().await?;
+        self.nodes.store(nodes.map(|nodes| Arc::new((Instant::now(), nodes))));
         Ok(())
     }
 
-    /// Returns the nodes as they were last read.
+    /// Returns the nodes as they were last read. Their reports have aged since, more so while the store is down: what has not
+    /// been heard of for too long does not count as alive.
     pub(crate) fn nodes(&self) -> Option<Arc<Vec<NodeStatus>>> {
-        self.nodes.load_full()
+        let read = self.nodes.load_full()?;
+        let (read_at, nodes) = &*read;
+        let age = read_at.elapsed();
+        Some(Arc::new(nodes.iter().map(|node| node.aged(age)).collect()))
     }
 
     /// Records the result of a run, failed or not.

@@ -117,9 +117,14 @@ pub(super) fn render_actions(context: &PageContext<'_>, source: &SourceView) -> 
             }
         }
     };
+    // Another node has to start it.
+    let is_elsewhere = context.app.registry.sources().ensure_may_start(id).is_err();
     html! {
         div.actions {
-            @if source.enabled && context.is_allowed(Permission::Use) { (button("refresh", "Refresh")) }
+            @if source.enabled && context.is_allowed(Permission::Use) {
+                @if is_elsewhere { span.faint { "refreshed on " (source.nodes.join(", ")) } }
+                @else { (button("refresh", "Refresh")) }
+            }
             @if can_manage && source.kind != "unknown" {
                 @if source.enabled { (button("disable", "Disable")) } @else { (button("enable", "Enable")) }
             }

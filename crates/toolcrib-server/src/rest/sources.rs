@@ -19,7 +19,7 @@ use super::openapi_schema::{
 };
 use super::precondition::source_etag;
 use super::query::{PathParam, find_source_id};
-use super::response::{TaggedResponse, tagged_json, to_json_bytes};
+use super::response::{TaggedResponse, make_etag, tagged_json, to_json_bytes};
 use super::route::{ApiRoute, schema_ref};
 use crate::auth::AuthorizedRequest;
 use crate::view_cache::{CachedSize, ViewCache};
@@ -92,7 +92,7 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
     let sources = object_schema(&[("sources", array_of(schema_ref("Source")))]);
     let nodes = described(
         array_of(schema_ref("Node")),
-        "Nodes that share the store, for people and administrators; only with a store for several nodes. The `ETag` does not cover them",
+        "Nodes that share the store, for people and administrators; only with a store for several nodes. Of them the `ETag` covers id, label, version and `alive`",
     );
     let sources = with_optional(sources, &[("nodes", nodes)]);
     vec![("Source", source), ("Sources", sources), ("Node", node), ("Failure", failure), ("Breaker", breaker)]
@@ -136,8 +136,8 @@ async fn list_sources(AuthorizedRequest { app, client, .. }: AuthorizedRequest, 
     to_response(&rendered.response, nodes.as_deref(), &headers)
 }
 
-/// Builds the response of a list of sources, with the nodes that share the store. The tag is that of the sources: one of
-/// the nodes as well would never be the same twice.
+/// Builds the response of a list of sources, with the nodes that share the store. The tag covers the sources, and which nodes
+/// there are and are alive; with their positions and times it would never be the same twice.
 fn to_response(sources: &TaggedResponse, nodes: Option<&Vec<NodeStatus>>, headers: &HeaderMap) -> ApiResult {
     let Some(nodes) = nodes else { return Ok(sources.to_response(headers)) };
     // The body is an object that ends after its last member.
@@ -145,7 +145,10 @@ fn to_response(sources: &TaggedResponse, nodes: Option<&Vec<NodeStatus>>, header
     body.extend_from_slice(b",\"nodes\":");
     body.extend_from_slice(&to_json_bytes(nodes)?);
     body.push(b'}');
-    Ok(TaggedResponse { body: body.into(), ..sources.clone() }.to_response(headers))
+    let states: Vec<_> = nodes.iter().map(|node| (&node.id, &node.label, &node.version, node.alive)).collect();
+    let mut tagged = sources.etag.as_bytes().to_vec();
+    tagged.extend_from_slice(&to_json_bytes(&states)?);
+    Ok(TaggedResponse { body: body.into(), etag: make_etag(tagged), ..sources.clone() }.to_response(headers))
 }
 
 /// `GET /api/sources/{id}`.

@@ -6,11 +6,13 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use toolcrib::RegistryOptions;
 use toolcrib::config::Config;
+use toolcrib::core::access::Role;
+use toolcrib::core::inventory::Actor;
 use toolcrib::store::{MemoryStore, NodeStatus, Store};
 use toolcrib::testkit::ScriptedSource;
 
 use super::store_failure::FaultyStore;
-use super::support::{RestTestServer, start_with};
+use super::support::{RestTestServer, start_with, wait_until};
 
 /// Starts a server with the label `web` and a source that runs on the node `gpu`.
 async fn start(store: Arc<dyn Store>) -> RestTestServer {
@@ -20,8 +22,8 @@ async fn start(store: Arc<dyn Store>) -> RestTestServer {
     start_with(config, options, &[("render", &ScriptedSource::new(["draw"]))]).await
 }
 
-async fn start_with_nodes() -> RestTestServer {
-    let node = |label: &str, lag| NodeStatus {
+fn node(label: &str, lag: u64) -> NodeStatus {
+    NodeStatus {
         id: format!("{label}-1"),
         label: label.to_owned(),
         version: "0.3.0".to_owned(),
@@ -29,33 +31,69 @@ async fn start_with_nodes() -> RestTestServer {
         lag,
         last_seen_ms: 900,
         alive: true,
-    };
-    start(Arc::new(FaultyStore::with_nodes(vec![node("gpu", 0), node("web", 3)]))).await
+    }
+}
+
+async fn start_with_nodes() -> (RestTestServer, Arc<FaultyStore>) {
+    let store = Arc::new(FaultyStore::with_nodes(vec![node("gpu", 0), node("web", 3)]));
+    (start(store.clone()).await, store)
+}
+
+/// Sets the nodes and waits until the server has read them. A record makes it report itself and read the others.
+async fn set_nodes(server: &RestTestServer, store: &FaultyStore, nodes: Vec<NodeStatus>) {
+    let expected: Vec<_> = nodes.iter().map(|node| (node.lag, node.alive)).collect();
+    store.set_nodes(nodes);
+    let name = format!("token-{}", server.registry.position());
+    server.registry.tokens().create(&name, Role::Viewer, None, Actor::new("test")).await.unwrap();
+    wait_until("the nodes are read", async || {
+        let nodes = server.registry.store().nodes().unwrap();
+        nodes.iter().map(|node| (node.lag, node.alive)).eq(expected.iter().copied())
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn nodes_are_beside_the_sources_for_everyone_but_agents() {
-    let server = start_with_nodes().await;
+    let (server, store) = start_with_nodes().await;
     let as_admin = server.send_as_admin("GET", "/api/sources", &Value::Null).await;
     let etag = as_admin.header("etag").unwrap().to_owned();
     let sources = as_admin.expect_json(200);
     let gpu = json!({
         "id": "gpu-1", "label": "gpu", "version": "0.3.0", "position": 12, "lag": 0, "last_seen_ms": 900, "alive": true
     });
-    assert_eq!(sources["nodes"][0], gpu);
+    // The age grows with the time since the nodes were read.
+    let mut first = sources["nodes"][0].clone();
+    assert!(first["last_seen_ms"].as_u64().unwrap() >= 900, "{first}");
+    first["last_seen_ms"] = json!(900);
+    assert_eq!(first, gpu);
     assert_eq!((&sources["nodes"][1]["label"], &sources["nodes"][1]["lag"]), (&json!("web"), &json!(3)));
     assert_eq!(sources["sources"][0]["nodes"], json!(["gpu"]));
     let as_agent = server.get("/api/sources").await;
-    assert_eq!(as_agent.header("etag"), Some(etag.as_str()), "the tag is that of the sources");
+    assert_ne!(as_agent.header("etag"), Some(etag.as_str()), "the tag covers the nodes");
     let as_agent = as_agent.expect_json(200);
     assert_eq!((&as_agent["sources"], as_agent.get("nodes")), (&sources["sources"], None));
     // The second answer comes from the cache.
-    assert_eq!(server.send_as_admin("GET", "/api/sources", &Value::Null).await.expect_json(200), sources);
+    let cached = server.send_as_admin("GET", "/api/sources", &Value::Null).await.expect_json(200);
+    assert_eq!((&cached["sources"], &cached["nodes"][1]["label"]), (&sources["sources"], &json!("web")));
     let headers = format!("Authorization: Bearer {}\r\nIf-None-Match: {etag}\r\n", server.admin_token);
     assert_eq!(server.send("GET", "/api/sources", &headers, b"").await.status, 304);
+    // Regression: a reader with a cached list did not learn that a node had ended. Other changes keep the tag.
+    set_nodes(&server, &store, vec![node("gpu", 7), node("web", 0)]).await;
+    assert_eq!(server.send("GET", "/api/sources", &headers, b"").await.status, 304);
+    set_nodes(&server, &store, vec![NodeStatus { alive: false, ..node("gpu", 0) }, node("web", 3)]).await;
+    let changed = server.send("GET", "/api/sources", &headers, b"").await.expect_json(200);
+    assert_eq!((&changed["nodes"][0]["alive"], &changed["nodes"][1]["alive"]), (&json!(false), &json!(true)));
     let page = server.send_as_admin("GET", "/", &Value::Null).await;
     assert!(page.body.contains("id=\"nodes-title\""), "{}", page.body);
     assert!(!server.get("/").await.body.contains("id=\"nodes-title\""));
+    let metrics = server.send_as_admin("GET", "/metrics", &Value::Null).await.body;
+    for line in
+        ["toolcrib_nodes{alive=\"true\"} 1", "toolcrib_nodes{alive=\"false\"} 1", "toolcrib_store_stale_seconds 0"]
+    {
+        assert!(metrics.contains(&format!("\n{line}\n")), "{line}: {metrics}");
+    }
+    let page = server.send_as_admin("GET", "/sources", &Value::Null).await.body;
+    assert!(!page.contains("action=\"/sources/render/refresh\"") && page.contains("refreshed on gpu"), "{page}");
 }
 
 #[tokio::test]
@@ -63,12 +101,14 @@ async fn a_store_of_one_machine_has_no_nodes() {
     let server = start(Arc::new(MemoryStore::new())).await;
     let sources = server.send_as_admin("GET", "/api/sources", &Value::Null).await.expect_json(200);
     assert_eq!(sources.get("nodes"), None);
+    let metrics = server.send_as_admin("GET", "/metrics", &Value::Null).await.body;
+    assert!(!metrics.contains("toolcrib_nodes") && metrics.contains("\ntoolcrib_store_stale_seconds 0\n"), "{metrics}");
     assert!(!server.send_as_admin("GET", "/", &Value::Null).await.body.contains("id=\"nodes-title\""));
 }
 
 #[tokio::test]
 async fn a_source_of_another_node_is_refused_with_a_retryable_error() {
-    let server = start_with_nodes().await;
+    let (server, _) = start_with_nodes().await;
     let message = "`render` runs on the node `gpu` only; this node is `web`";
     let called = server.post("/api/tools/render__draw/call", &json!({})).await.expect_json(503);
     let details = json!({ "nodes": ["gpu"], "node": "web" });

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use serde_json::json;
 use toolcrib::config::Config;
 use toolcrib::core::features::{FeatureList, FeatureSummary};
@@ -13,8 +14,8 @@ use toolcrib::core::fingerprint::Fingerprint;
 use toolcrib::core::manifest::PackedManifest;
 use toolcrib::core::{Error, Result, Timestamp};
 use toolcrib::store::{
-    CacheCount, CallCount, ChangeCounters, Commit, CommitOutcome, CountBatch, DiscoveryCheck, Lease, Login, MemoryStore,
-    NodeStatus, SourceStatus, Store, StoreAdministration, StoredRecord, StoredSnapshot, TokenUse,
+    CacheCount, CallCount, ChangeCounters, Commit, CommitOutcome, CountBatch, DiscoveryCheck, Lease, Login,
+    MemoryStore, NodeStatus, SourceStatus, Store, StoreAdministration, StoredRecord, StoredSnapshot, TokenUse,
 };
 use toolcrib::testkit::{ScriptedSource, config_with_sources};
 use toolcrib::{Code, Refresh, RegistryOptions, Source, SourceId};
@@ -35,13 +36,17 @@ pub(crate) struct FaultyStore {
     /// Number of reads of all sessions.
     login_reads: AtomicUsize,
     /// Nodes that share the store.
-    nodes: Option<Vec<NodeStatus>>,
+    nodes: Mutex<Option<Vec<NodeStatus>>>,
 }
 
 impl FaultyStore {
     /// A store that several nodes share.
     pub(crate) fn with_nodes(nodes: Vec<NodeStatus>) -> FaultyStore {
-        FaultyStore { nodes: Some(nodes), ..FaultyStore::default() }
+        FaultyStore { nodes: Mutex::new(Some(nodes)), ..FaultyStore::default() }
+    }
+
+    pub(crate) fn set_nodes(&self, nodes: Vec<NodeStatus>) {
+        *self.nodes.lock() = Some(nodes);
     }
 
     fn set_mode(&self, mode: u8) {
@@ -146,7 +151,7 @@ impl Store for FaultyStore {
     }
     async fn nodes(&self) -> Result<Option<Vec<NodeStatus>>> {
         self.available().await?;
-        Ok(self.nodes.clone())
+        Ok(self.nodes.lock().clone())
     }
     async fn key(&self) -> Result<[u8; 32]> {
         self.available().await?.key().await
@@ -241,6 +246,8 @@ async fn readiness_and_metrics_report_a_failing_store() {
     assert!(store["since"].is_string(), "{store}");
     let metrics = server.get("/metrics").await.body;
     assert!(metrics.contains("\ntoolcrib_ready 1") && metrics.contains("\ntoolcrib_store{state=\"down\"} 1"));
+    let stale = metrics.lines().find_map(|line| line.strip_prefix("toolcrib_store_stale_seconds ")).unwrap();
+    assert!(stale.parse::<u64>().unwrap() >= 1, "{stale}");
     assert!(server.get("/").await.body.contains("The store does not answer"));
     faulty_store.set_mode(HEALTHY);
     wait_until("it is ready", async || ready().await["status"] == "ready").await;
