@@ -19,6 +19,10 @@ example_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 port=7450
 state_dir=
 store=
+# Secrets are in the environment of those processes alone that need them.
+admin_token=${TOOLCRIB_ADMIN_TOKEN:-}
+database_password=${PGPASSWORD:-}
+unset TOOLCRIB_ADMIN_TOKEN PGPASSWORD
 postgres_pid=
 haproxy_pid=
 declare -A node_pids=()
@@ -28,7 +32,8 @@ main() {
     find_programs
     # Before anything is created.
     trap 'exit 130' INT
-    trap 'exit 143' TERM HUP
+    trap 'exit 143' TERM
+    trap 'exit 129' HUP
     trap stop_all EXIT
     create_state_dir
     choose_admin_token
@@ -73,7 +78,9 @@ parse_arguments() {
                 ;;
         esac
     done
-    [[ $port =~ ^[0-9]{1,5}$ ]] || fail "\`$port\` is not a port"
+    [[ $port =~ ^[0-9]{1,5}$ ]] && ((10#$port <= 65535)) || fail "\`$port\` is not a port"
+    # Without leading zeros, which would make it an octal number.
+    port=$((10#$port))
 }
 
 find_programs() {
@@ -81,7 +88,9 @@ find_programs() {
     PATH=$PATH:/usr/local/sbin:/usr/sbin
     toolcrib=$(type -P "${TOOLCRIB:-toolcrib}") || fail "\`${TOOLCRIB:-toolcrib}\` is missing; set TOOLCRIB to its path"
     toolcrib=$(realpath "$toolcrib")
-    [[ $(type -P setsid) ]] || fail "\`setsid\` is missing; on Debian: apt-get install util-linux"
+    for program in setsid flock; do
+        [[ $(type -P $program) ]] || fail "\`$program\` is missing; on Debian: apt-get install util-linux"
+    done
     [[ $(type -P haproxy) ]] || fail "\`haproxy\` is missing; on Debian: apt-get install haproxy"
     [[ $store ]] && return
     local initdb
@@ -105,6 +114,9 @@ create_state_dir() {
         is_temporary=true
         state_dir=$(mktemp -d "${TMPDIR:-/tmp}/toolcrib-cluster-XXXXXX")
     fi
+    # Inherited by all processes, so that the directory is in use until the last one has ended.
+    exec {lock}>"$state_dir/lock"
+    flock --nonblock "$lock" || fail "\`$state_dir\` is in use by another run"
     # The user `postgres` has to pass through it; the directories in it are private.
     if ((EUID == 0)); then
         chmod 711 "$state_dir"
@@ -113,12 +125,14 @@ create_state_dir() {
 
 choose_admin_token() {
     token_location="the variable TOOLCRIB_ADMIN_TOKEN"
-    if [[ ! ${TOOLCRIB_ADMIN_TOKEN:-} ]]; then
+    if [[ ! $admin_token ]]; then
         token_location=$state_dir/admin.token
-        [[ -s $token_location ]] || (umask 077 && random_hex >"$token_location")
-        TOOLCRIB_ADMIN_TOKEN=$(<"$token_location")
+        if [[ ! -f $token_location ]]; then
+            (umask 077 && random_hex >"$token_location.new")
+            mv "$token_location.new" "$token_location"
+        fi
+        admin_token=$(<"$token_location")
     fi
-    export TOOLCRIB_ADMIN_TOKEN
 }
 
 random_hex() {
@@ -132,25 +146,12 @@ random_port() {
 }
 
 start_postgres() {
-    local directory=$state_dir/postgres password_file=$state_dir/postgres/password
-    if [[ ! -d $directory ]]; then
-        mkdir -m 700 "$directory"
-        (umask 077 && random_hex >"$password_file")
-        if ((EUID == 0)); then
-            chown -R postgres: "$directory"
-        fi
-    fi
-    # Outside the command line, where other users could read it. The nodes have it from here, too.
-    PGPASSWORD=$(<"$password_file")
-    export PGPASSWORD
+    local directory=$state_dir/postgres
+    [[ -d $directory ]] || create_postgres_directory "$directory"
+    # The nodes have it from here.
+    database_password=$(<"$directory/password")
     # A directory that the user who runs PostgreSQL can access.
     cd "$directory" || fail "\`$directory\` cannot be accessed"
-    "${as_postgres[@]}" test -x "$directory" || fail "the user \`postgres\` cannot access \`$directory\`"
-    if [[ ! -f $directory/data/PG_VERSION ]]; then
-        "${as_postgres[@]}" "$postgres_bin/initdb" --pgdata "$directory/data" --username=toolcrib --pwfile="$password_file" \
-            --auth=scram-sha-256 --encoding=UTF8 --locale=C.UTF-8 >"$state_dir/initdb.log" 2>&1 ||
-            fail "\`initdb\` failed; see $state_dir/initdb.log"
-    fi
     local attempt database_port
     for attempt in {1..10}; do
         database_port=$(random_port)
@@ -170,6 +171,24 @@ start_postgres() {
     fail "PostgreSQL does not start; see $state_dir/postgres.log"
 }
 
+# Creates the directory under another name, so that it is complete whenever this script ends.
+create_postgres_directory() {
+    local new=$1.new
+    rm -rf "$new"
+    mkdir -m 700 "$new"
+    (umask 077 && random_hex >"$new/password")
+    if ((EUID == 0)); then
+        chown -R postgres: "$new"
+    fi
+    cd "$new" || fail "\`$new\` cannot be accessed"
+    "${as_postgres[@]}" test -x "$new" || fail "the user \`postgres\` cannot access \`$new\`"
+    "${as_postgres[@]}" "$postgres_bin/initdb" --pgdata "$new/data" --username=toolcrib --pwfile="$new/password" \
+        --auth=scram-sha-256 --encoding=UTF8 --locale=C.UTF-8 >"$state_dir/initdb.log" 2>&1 ||
+        fail "\`initdb\` failed; see $state_dir/initdb.log"
+    cd "$state_dir"
+    mv "$new" "$1"
+}
+
 database_answers() {
     "$postgres_bin/pg_isready" --quiet --host=127.0.0.1 --port="$database_port" --username=toolcrib --dbname=postgres
 }
@@ -177,14 +196,21 @@ database_answers() {
 create_database() {
     local psql=("$postgres_bin/psql" --no-psqlrc --quiet --host=127.0.0.1 --port="$database_port" --username=toolcrib)
     local found
-    found=$("${psql[@]}" --tuples-only --command "SELECT 'found' FROM pg_database WHERE datname = 'toolcrib'" postgres)
-    [[ $found ]] || "${psql[@]}" --command 'CREATE DATABASE toolcrib' postgres
+    found=$(PGPASSWORD=$database_password "${psql[@]}" --tuples-only \
+        --command "SELECT 'found' FROM pg_database WHERE datname = 'toolcrib'" postgres)
+    [[ $found ]] || PGPASSWORD=$database_password "${psql[@]}" --command 'CREATE DATABASE toolcrib' postgres
 }
 
 start_node() {
-    # The balancer is a process of this machine, like those that need no token: all clients need one.
-    setsid "$toolcrib" serve --config "$example_dir/cluster.yaml" --store "$store" --node "$1" --data "$state_dir/node-$1" \
-        --listen 127.0.0.1:0 --require-token </dev/null >"$state_dir/node-$1.out" 2>"$state_dir/node-$1.log" &
+    # The secrets are outside the command line, where other users could read them. The balancer is a process of this machine,
+    # like those that need no token: all clients need one.
+    (
+        export TOOLCRIB_ADMIN_TOKEN=$admin_token
+        [[ ! $database_password ]] || export PGPASSWORD=$database_password
+        exec setsid "$toolcrib" serve --config "$example_dir/cluster.yaml" --store "$store" --node "$1" \
+            --data "$state_dir/node-$1" --listen 127.0.0.1:0 --require-token \
+            </dev/null >"$state_dir/node-$1.out" 2>"$state_dir/node-$1.log"
+    ) &
     node_pids[$1]=$!
 }
 

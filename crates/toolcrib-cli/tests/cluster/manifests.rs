@@ -71,6 +71,9 @@ fn kubernetes_manifests_agree_with_each_other() {
     assert!(arguments.contains(&"--node=$(POD_NAME)") && arguments.contains(&"--listen=0.0.0.0:7450"), "{arguments:?}");
     assert_known_flags(&arguments);
     assert_eq!(node["ports"], json!([{ "name": "http", "containerPort": 7450 }]));
+    assert_eq!(node["startupProbe"]["httpGet"], json!({ "path": "/healthz", "port": "http" }));
+    let spread = &nodes["template"]["spec"]["topologySpreadConstraints"][0];
+    assert_eq!(&spread["labelSelector"]["matchLabels"], labels);
     assert_eq!(node["livenessProbe"]["httpGet"], json!({ "path": "/healthz", "port": "http" }));
     assert_eq!(node["readinessProbe"]["httpGet"], json!({ "path": "/readyz", "port": "http" }));
     let variables = node["env"].as_array().unwrap();
@@ -78,6 +81,17 @@ fn kubernetes_manifests_agree_with_each_other() {
     let secrets = manifests["secret.yaml"]["stringData"].as_object().unwrap();
     let references = variables.iter().filter_map(|variable| variable["valueFrom"]["secretKeyRef"]["key"].as_str());
     assert_eq!(references.filter(|key| secrets.contains_key(*key)).count(), 2);
+}
+
+/// Regression: nodes started with a token that is public.
+#[test]
+fn the_placeholder_of_the_admin_token_is_refused() {
+    let placeholder = read_yaml("kubernetes/secret.yaml")["stringData"]["admin-token"].as_str().unwrap().to_owned();
+    let mut home = support::Toolcrib::new();
+    home.set_variable("TOOLCRIB_ADMIN_TOKEN", &placeholder);
+    let refused = home.run(&["serve", "--listen", "127.0.0.1:0"]);
+    refused.assert_code(2).assert_stderr("`TOOLCRIB_ADMIN_TOKEN` holds no token of 32 or more");
+    assert!(!refused.stderr.contains(&placeholder), "{refused:?}");
 }
 
 #[test]
