@@ -23,6 +23,7 @@ mod result_pages;
 pub mod search_model;
 mod state;
 pub mod store;
+mod store_health;
 
 pub mod cloud_event;
 

@@ -10,10 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
-use parking_lot::Mutex;
-use serde::Serialize;
 use tokio::time::Instant;
-use toolcrib_core::{Code, Error, Result, Timestamp};
+use toolcrib_core::{Code, Error, Result};
 use tracing::Instrument;
 
 use crate::call::Dispatcher;
@@ -24,14 +22,13 @@ use crate::state::State;
 use crate::store::{
     ChangeCounters, MIN_NODE_REPORT_INTERVAL, NODE_REPORT_INTERVAL, NodeReport, NodeStatus, SourceStatus, StoreState,
 };
+use crate::store_health::StoreHealth;
 use crate::tasks::Tasks;
 use crate::trace::Trace;
 
 /// Interval of maintenance: writing counts, and following other processes' writes as often as the store wants to be
 /// polled. A poll without changes costs one cheap statement (`Store::change_counters`).
 const MAINTENANCE_INTERVAL: Duration = Duration::from_millis(500);
-/// If maintenance has not finished for this long, the store hangs.
-const MAINTENANCE_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The periodic work of a registry, and what it last found out about the store.
 #[derive(Debug)]
@@ -42,20 +39,8 @@ pub(crate) struct Maintenance {
     dispatcher: Arc<Dispatcher>,
     logins: Arc<Logins>,
     tasks: Tasks,
-    last: Mutex<LastMaintenance>,
     /// Nodes that share the store, as they had reported when they were read. `None` if the store keeps no reports.
     nodes: ArcSwapOption<(Instant, Vec<NodeStatus>)>,
-}
-
-/// Result of the last maintenance run.
-#[derive(Debug)]
-struct LastMaintenance {
-    /// End of the last maintenance run, by the monotonic clock.
-    ran_at: Instant,
-    /// State of the store. The reason is only logged: `/readyz` needs no credentials.
-    store: StoreState,
-    /// Time at which the store last worked.
-    ok_at: Timestamp,
 }
 
 /// Progress of the maintenance task in reading changes and reporting this node.
@@ -70,16 +55,6 @@ struct FollowProgress {
     reported_at: Option<Instant>,
 }
 
-/// Health of the store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct StoreHealth {
-    /// Result of the last access to the store.
-    pub state: StoreState,
-    /// Time at which the store last worked, if it does not work now.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub since: Option<Timestamp>,
-}
-
 impl Maintenance {
     /// Starts with a working store.
     pub(crate) fn new(
@@ -90,8 +65,7 @@ impl Maintenance {
         logins: Arc<Logins>,
         tasks: Tasks,
     ) -> Maintenance {
-        let last = Mutex::new(LastMaintenance { ran_at: Instant::now(), store: StoreState::Ok, ok_at: state.now() });
-        Maintenance { state, connectors, refresher, dispatcher, logins, tasks, last, nodes: ArcSwapOption::empty() }
+        Maintenance { state, connectors, refresher, dispatcher, logins, tasks, nodes: ArcSwapOption::empty() }
     }
 
     /// Spawns the maintenance task. It runs until the registry closes.
@@ -145,22 +119,32 @@ impl Maintenance {
     async fn run_tick(&self, progress: &mut FollowProgress) {
         self.dispatcher.result_pages.remove_expired();
         self.dispatcher.held_binaries.remove_expired();
-        let monitoring = &self.dispatcher.monitoring;
-        let counted = monitoring.usage.flush(&*self.state.store).await;
-        let flushed = counted.and(monitoring.token_uses.flush_if_due(&*self.state.store).await);
-        let flushed = flushed.and(self.logins.flush_ended().await);
-        let is_down = self.last.lock().store != StoreState::Ok;
         // While the store is down, each tick finds out whether it works again.
-        let is_due = is_down || progress.polled_at.is_none_or(|at| at.elapsed() >= self.state.store.poll_interval());
-        if self.dispatcher.options.follow_writes && is_due {
+        let is_due = !self.state.store_monitor.is_ok()
+            || progress.polled_at.is_none_or(|at| at.elapsed() >= self.state.store.poll_interval());
+        let follows = self.dispatcher.options.follow_writes;
+        if follows && is_due {
+            // First, because a poll has the shortest limit: a store that does not answer is soon known to be down.
             let followed = self.follow_writes(progress).await;
-            self.record(&flushed.and(followed));
-        } else if flushed.is_err() || !self.dispatcher.options.follow_writes {
+            if followed.is_err() {
+                return self.record(&followed);
+            }
+        }
+        let flushed = self.flush().await;
+        if flushed.is_err() || is_due || !follows {
             self.record(&flushed);
         } else {
             // Nothing was written, or the store accepted it: the result of the last poll holds.
-            self.last.lock().ran_at = Instant::now();
+            self.state.store_monitor.record_idle_maintenance();
         }
+    }
+
+    /// Writes counts, uses of tokens and ends of sessions. What cannot be written is kept for the next time.
+    async fn flush(&self) -> Result<()> {
+        let monitoring = &self.dispatcher.monitoring;
+        monitoring.usage.flush(&*self.state.store).await?;
+        monitoring.token_uses.flush_if_due(&*self.state.store).await?;
+        self.logins.flush_ended().await
     }
 
     /// Applies what other processes wrote, and reports this node. A failure is logged.
@@ -247,6 +231,8 @@ impl Maintenance {
     /// Reads which nodes share the store.
     pub(crate) async fn load_nodes(&self) -> Result<()> {
         let nodes = self.state.store.nodes().await?;
+        let alive = nodes.iter().flatten().filter(|node| node.alive).count();
+        self.state.set_has_other_nodes(alive > 1);
         self.nodes.store(nodes.map(|nodes| Arc::new((Instant::now(), nodes))));
         Ok(())
     }
@@ -262,27 +248,15 @@ impl Maintenance {
 
     /// Records the result of a run, failed or not.
     fn record(&self, store: &Result<()>) {
-        let now = self.state.now();
-        let mut last = self.last.lock();
-        last.ran_at = Instant::now();
-        match store {
-            Ok(()) => {
-                last.store = StoreState::Ok;
-                last.ok_at = now;
-            }
-            Err(error) => last.store = StoreState::from_error(error),
-        }
+        self.state.store_monitor.record_maintenance(store, self.state.now());
     }
 
-    /// Returns the health of the store, without accessing it. A store whose maintenance hangs counts as down.
+    /// Returns the health of the store, without accessing it.
     pub(crate) fn store_health(&self) -> StoreHealth {
         if let Some(damage) = &self.state.snapshot().damage {
             return StoreHealth { state: damage.state(), since: None };
         }
-        let last = self.last.lock();
-        let is_silent = last.ran_at.elapsed() > MAINTENANCE_TIMEOUT;
-        let state = if last.store == StoreState::Ok && is_silent { StoreState::Down } else { last.store };
-        StoreHealth { state, since: (state != StoreState::Ok).then_some(last.ok_at) }
+        self.state.store_monitor.health()
     }
 
     /// Fails if calls cannot be expected to work. The error names no path: `/readyz` is answered without credentials.

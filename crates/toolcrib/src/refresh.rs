@@ -494,12 +494,16 @@ impl Refresher {
         // can then be skipped.
         let before = self.state.snapshot().source_status(id);
         running.insert(id.clone(), (source.clone(), run.clone()));
+        let running = running.len();
         let refresher = self.clone();
         let shutdown = self.tasks.shutdown().clone();
         let span = tracing::Span::current();
         let task = async move {
             // Dropping the discovery when the registry closes ends its connection and child process.
-            let discovery = refresher.discoverer.discover(&source, &refresh, &before);
+            let discovery = async {
+                refresher.discoverer.wait_for_turn(running).await;
+                refresher.discoverer.discover(&source, &refresh, &before).await
+            };
             let discovered = shutdown.run_until_cancelled(discovery).await;
             let (outcome, pending) = discovered.unzip();
             let pending = pending.flatten();

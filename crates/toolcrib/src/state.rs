@@ -25,6 +25,7 @@ mod newer_records;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -48,6 +49,7 @@ use crate::options::{RegistryOptions, Trust};
 use crate::registry::Precondition;
 use crate::search_model::configured_model;
 use crate::store::{Commit, CommitOutcome, Measurement, Store};
+use crate::store_health::StoreMonitor;
 use crate::tasks::Tasks;
 
 pub(crate) use damage::{HeadCheck, JournalDamage};
@@ -77,6 +79,10 @@ pub(crate) struct State {
     pub(crate) store_key: [u8; 32],
     /// Identity of this process, with which its handles begin.
     pub(crate) node: NodeId,
+    /// Results of the accesses to the store.
+    pub(crate) store_monitor: StoreMonitor,
+    /// Whether other nodes share the store at present.
+    has_other_nodes: AtomicBool,
     options: Arc<RegistryOptions>,
     /// Settings of the configuration that hold for all sources; replaced by `reconfigure`.
     pub(crate) settings: ArcSwap<ConfiguredSettings>,
@@ -184,6 +190,8 @@ impl State {
             store,
             store_key,
             node: NodeId::random(&store_key),
+            store_monitor: StoreMonitor::new(options.clock.now()),
+            has_other_nodes: AtomicBool::new(false),
             settings: ArcSwap::from_pointee(ConfiguredSettings::from_config(config)),
             trust: ArcSwap::from_pointee(options.trust.clone()),
             reconciling_rules: tokio::sync::Mutex::default(),
@@ -199,6 +207,15 @@ impl State {
     /// Returns the current snapshot, to be held for the length of one request.
     pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
         self.snapshot.load_full()
+    }
+
+    /// Whether other nodes share the store, as of the last read of their reports.
+    pub(crate) fn has_other_nodes(&self) -> bool {
+        self.has_other_nodes.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_has_other_nodes(&self, has_others: bool) {
+        self.has_other_nodes.store(has_others, Ordering::Relaxed);
     }
 
     /// Returns the wall-clock time of the registry's clock.
@@ -333,7 +350,8 @@ impl State {
             let at = self.options.clock.now();
             let first_seq = writer.next_seq();
             let commit = Commit { expected_head, first_seq, at, actor, events: &events, measurement };
-            let written = match self.store.commit(commit).await? {
+            let committed = self.store.commit(commit).await;
+            let written = match committed.inspect_err(|error| self.store_monitor.record_failure(error))? {
                 CommitOutcome::Committed => WriteOutcome::Applied(events),
                 CommitOutcome::Superseded => WriteOutcome::Superseded,
                 CommitOutcome::Conflict if started_at.elapsed() < CONFLICT_TIMEOUT => {

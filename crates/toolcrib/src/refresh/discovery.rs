@@ -44,6 +44,11 @@ const MAX_LEASE_RETRY_INTERVAL: Duration = Duration::from_millis(500);
 /// margin for which a process waits for the discovery of another one.
 const DISCOVERY_GRACE_PERIOD: Duration = Duration::from_secs(10);
 
+/// Time over which nodes that share a store spread the starts of their discoveries, for each one.
+const SPREAD_PER_DISCOVERY: Duration = Duration::from_millis(5);
+/// Maximum of that time.
+const MAX_SPREAD: Duration = Duration::from_millis(500);
+
 /// Bounds on the discoveries of this process, whichever request started them.
 #[derive(Debug)]
 pub(super) struct DiscoveryPermits {
@@ -163,6 +168,16 @@ impl Discoverer {
             // who wait do not ask together.
             tokio::time::sleep(retry_interval.mul_f64(rand::random_range(0.5..1.0))).await;
             retry_interval = (retry_interval * 2).min(MAX_LEASE_RETRY_INTERVAL);
+        }
+    }
+
+    /// Waits for a random time, longer the more discoveries this process has begun, if other nodes share the store: they
+    /// need the same sources at about the same time, and the first one must not take all of them.
+    pub(super) async fn wait_for_turn(&self, running: usize) {
+        if self.state.has_other_nodes() && running > 1 {
+            let running = u32::try_from(running).unwrap_or(u32::MAX);
+            let spread = SPREAD_PER_DISCOVERY.saturating_mul(running).min(MAX_SPREAD);
+            tokio::time::sleep(spread.mul_f64(rand::random())).await;
         }
     }
 

@@ -11,9 +11,9 @@ use toolcrib_core::inventory::{Damage, Inventory};
 use toolcrib_core::text::sanitize_truncated;
 
 use super::Registry;
-use crate::maintenance::StoreHealth;
 use crate::state::{HeadCheck, InventorySnapshot, JournalDamage, JournalEntry, NewerRecord, READ_BATCH_SIZE};
 use crate::store::{JournalPosition, NodeStatus, StoreState, StoredRecord};
+use crate::store_health::StoreHealth;
 
 /// Result of a verification.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]

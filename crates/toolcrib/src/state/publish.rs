@@ -184,6 +184,7 @@ impl State {
     pub(crate) async fn apply_new_records(&self, writer: &mut WriterState) -> Result<()> {
         let applied = self.apply_readable_records(writer).await;
         if let Err(error) = &applied {
+            self.store_monitor.record_failure(error);
             self.note_store_error(writer, error);
         }
         applied
