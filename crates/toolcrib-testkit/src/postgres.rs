@@ -1,4 +1,5 @@
-//! Real PostgreSQL for tests: servers of their own that a test may stop, kill and pause, and databases on a shared server.
+//! Real PostgreSQL for tests: servers of their own that a test may stop, kill and pause, and databases on a shared
+//! server.
 //!
 //! Each server has its own directory below the temporary directory, a free port on loopback and no password. It ends
 //! with the test process, also when that is killed. A system cluster is never used. Programs come from Debian's package
@@ -60,6 +61,8 @@ pub struct PostgresServer {
     /// Contains the data and the log.
     directory: PathBuf,
     port: u16,
+    /// Whether clients may use TLS.
+    has_tls: bool,
     /// `None` while the server is stopped.
     process: Option<PostgresProcess>,
 }
@@ -89,12 +92,30 @@ impl PostgresServer {
     /// # Panics
     ///
     /// If PostgreSQL is installed but does not start.
-    #[expect(clippy::panic, reason = "fails the calling test")]
     pub fn start() -> Option<PostgresServer> {
+        PostgresServer::start_with(None)
+    }
+
+    /// Starts a server with a TLS certificate and its private key, both as PEM. `None` without PostgreSQL.
+    ///
+    /// # Panics
+    ///
+    /// If PostgreSQL is installed but does not start.
+    pub fn start_with_tls(certificate: &str, private_key: &str) -> Option<PostgresServer> {
+        PostgresServer::start_with(Some((certificate, private_key)))
+    }
+
+    #[expect(clippy::panic, reason = "fails the calling test")]
+    fn start_with(tls: Option<(&str, &str)>) -> Option<PostgresServer> {
         let installation = Installation::find()?;
         let directory = env::temp_dir().join(format!("toolcrib-postgres-{}", random_name()));
         installation.create_data_dir(&directory);
-        let mut server = PostgresServer { installation, directory, port: 0, process: None };
+        if let Some((certificate, private_key)) = tls {
+            // The default names in the data directory.
+            installation.create_private_file(&directory.join("data/server.crt"), certificate);
+            installation.create_private_file(&directory.join("data/server.key"), private_key);
+        }
+        let mut server = PostgresServer { installation, directory, port: 0, has_tls: tls.is_some(), process: None };
         // Another process may take the port between the choice and the start.
         for _ in 0..10 {
             server.port = free_port();
@@ -200,6 +221,7 @@ impl PostgresServer {
             "max_connections=200",
             // Only a crash of the machine loses data by this.
             "fsync=off",
+            if self.has_tls { "ssl=on" } else { "ssl=off" },
         ];
         command.args(settings.iter().flat_map(|setting| ["-c", setting]));
         command.current_dir(&self.directory).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -286,8 +308,8 @@ fn run_psql(installation: &Installation, url: &str, sql: &str) -> String {
     String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
 }
 
-/// Whether PostgreSQL reports in its data directory that it accepts connections: the last line of `postmaster.pid`, from
-/// which `pg_ctl` knows it, too. The first line is the process id.
+/// Whether PostgreSQL reports in its data directory that it accepts connections: the last line of `postmaster.pid`,
+/// from which `pg_ctl` knows it, too. The first line is the process id.
 fn has_ready_status(data_dir: &Path, pid: &str) -> bool {
     let status = read_or_empty(&data_dir.join("postmaster.pid"));
     let mut lines = status.lines();

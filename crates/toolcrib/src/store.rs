@@ -113,7 +113,8 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     async fn source_statuses(&self) -> Result<BTreeMap<SourceId, SourceStatus>>;
     /// Returns the last checks of a source, newest first; at most [`MAX_CHECKS_PER_SOURCE`].
     async fn checks(&self, source: &SourceId) -> Result<Vec<DiscoveryCheck>>;
-    /// Marks a source's tool list as stale, whatever its age; so is the one that the current holder of the lease records.
+    /// Marks a source's tool list as stale, whatever its age; so is the one that the current holder of the lease
+    /// records.
     async fn invalidate(&self, source: &SourceId) -> Result<()>;
     /// Removes the status of a source that was removed; its checks stay. A source that is declared again starts as
     /// never discovered.
@@ -128,8 +129,8 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// Releases a lease, if `holder` has it.
     async fn release_lease(&self, source: &SourceId, holder: &str) -> Result<()>;
 
-    /// Adds to the counts, unless the batch was added before; every entry is an increment. A writer has at most one entry
-    /// for each tool or source in a batch.
+    /// Adds to the counts, unless the batch was added before; every entry is an increment. A writer has at most one
+    /// entry for each tool or source in a batch.
     async fn add_counts(&self, batch: &CountBatch, calls: &[CallCount], lookups: &[CacheCount]) -> Result<()>;
     /// Returns the call counts of every tool.
     async fn call_counts(&self) -> Result<Vec<CallCount>>;
@@ -174,7 +175,8 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     async fn key(&self) -> Result<[u8; 32]>;
     /// Runs the store's own integrity check; returns at most `limit` faults. Reads everything.
     async fn check_integrity(&self, limit: usize) -> Result<Vec<String>>;
-    /// Returns numbers of which one changes with every write, of this or another process. Cheap, because they are polled.
+    /// Returns numbers of which one changes with every write, of this or another process. Cheap, because they are
+    /// polled.
     async fn change_counters(&self) -> Result<ChangeCounters>;
     /// Interval at which `change_counters` is polled.
     fn poll_interval(&self) -> Duration {
@@ -327,8 +329,8 @@ pub struct Measurement<'a> {
     /// [`SourceStatus::with_lists`] are replaced. A stored status with another start supersedes it.
     pub check: Option<&'a DiscoveryCheck>,
     /// Holder of the lease under which the source was discovered. If that lease is lost, the commit is
-    /// [`CommitOutcome::Superseded`]: a holder that was paused must not overwrite what its successor found. If the source
-    /// was invalidated since the lease was acquired, its status stays invalidated.
+    /// [`CommitOutcome::Superseded`]: a holder that was paused must not overwrite what its successor found. If the
+    /// source was invalidated since the lease was acquired, its status stays invalidated.
     pub lease: Option<&'a str>,
 }
 

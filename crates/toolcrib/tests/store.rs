@@ -5,6 +5,10 @@ mod concurrency;
 mod copy;
 mod postgres_server;
 
+mod postgres_failures;
+mod proxy;
+mod tls;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;

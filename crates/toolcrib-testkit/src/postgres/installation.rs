@@ -9,8 +9,8 @@ use std::process::{Command, Stdio};
 use super::random_name;
 use crate::programs;
 
-/// Variable with the directory of the programs of a version that is not installed on the system. `cargo xtask test` sets
-/// it to run some tests on a second version.
+/// Variable with the directory of the programs of a version that is not installed on the system. `cargo xtask test`
+/// sets it to run some tests on a second version.
 const PROGRAMS_VARIABLE: &str = "TOOLCRIB_TEST_POSTGRES_BIN";
 
 /// Programs of one version, and the user who runs them.
@@ -24,8 +24,8 @@ pub(super) struct Installation {
 }
 
 impl Installation {
-    /// Finds the programs in `$TOOLCRIB_TEST_POSTGRES_BIN`, else the newest version below `/usr/lib/postgresql`, else the
-    /// one in `PATH`.
+    /// Finds the programs in `$TOOLCRIB_TEST_POSTGRES_BIN`, else the newest version below `/usr/lib/postgresql`, else
+    /// the one in `PATH`.
     pub(super) fn find() -> Option<Installation> {
         let installed = find_installed_programs();
         let selected = env::var_os(PROGRAMS_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
@@ -105,6 +105,16 @@ impl Installation {
         fs::rename(&incomplete, &template).unwrap();
         fs::remove_dir_all(&work_dir).unwrap();
         template
+    }
+
+    /// Creates a file that only the user who runs PostgreSQL can access.
+    #[expect(clippy::unwrap_used, reason = "fails the calling test")]
+    pub(super) fn create_private_file(&self, path: &Path, content: &str) {
+        fs::write(path, content).unwrap();
+        run(Command::new("chmod").arg("600").arg(path));
+        if self.runs_as_root {
+            run(Command::new("chown").arg("postgres:postgres").arg(path));
+        }
     }
 
     /// Creates a directory that only the user who runs PostgreSQL can access.

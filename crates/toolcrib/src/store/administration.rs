@@ -1,5 +1,5 @@
-//! Operations of `toolcrib store`, `backup` and `restore` that a store provides: filling an empty store with the content
-//! of another one, removing what is not needed any more, and migrations of the schema.
+//! Operations of `toolcrib store`, `backup` and `restore` that a store provides: filling an empty store with the
+//! content of another one, removing what is not needed any more, and migrations of the schema.
 //!
 //! A store that is being filled is marked as an unfinished copy, so that no process works with the part that is there.
 
@@ -19,9 +19,9 @@ use super::{CacheCount, CallCount, DiscoveryCheck, Login, SourceStatus, StoredRe
 #[async_trait]
 pub trait StoreAdministration: Send + Sync + std::fmt::Debug {
     /// Makes an empty store the target of a copy: it takes over the key of the source and is marked as unfinished. A
-    /// target that is marked already, with the same key, keeps its records and content and loses its measurements, which
-    /// are copied again. Fails with `CONFLICT`, and changes nothing, if the store has records or definitions of its own,
-    /// is the unfinished copy of another store, has this key already, or is used by running nodes.
+    /// target that is marked already, with the same key, keeps its records and content and loses its measurements,
+    /// which are copied again. Fails with `CONFLICT`, and changes nothing, if the store has records or definitions of
+    /// its own, is the unfinished copy of another store, has this key already, or is used by running nodes.
     async fn begin_copy(&self, key: [u8; 32]) -> Result<()>;
     /// Appends records exactly as they are, checksums included, all or none. Fails with `CONFLICT` if the store is not
     /// marked, or if its last record is not `after` (0 for none).

@@ -336,8 +336,8 @@ fn ensure_equal<T: PartialEq>(expected: &T, written: &T, what: &str) -> Result<(
     if expected == written { Ok(()) } else { Err(other_content_error(what)) }
 }
 
-/// Error for a target that has other content than the source: an unfinished copy of a source that was replaced since, or
-/// a target that another process writes to.
+/// Error for a target that has other content than the source: an unfinished copy of a source that was replaced since,
+/// or a target that another process writes to.
 fn other_content_error(what: &str) -> Error {
     let message = format!("{what} in the target differ from those of the source; copy into an empty store");
     Error::new(Code::Conflict, message).with_retryable(false)

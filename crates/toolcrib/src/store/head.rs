@@ -51,8 +51,8 @@ pub struct JournalPosition {
 pub(crate) struct RememberedHead {
     #[serde(flatten)]
     pub(crate) position: JournalPosition,
-    /// Whether a group, access rule or policy was in force after that record. An entry without it was written by a version
-    /// that has none.
+    /// Whether a group, access rule or policy was in force after that record. An entry without it was written by a
+    /// version that has none.
     #[serde(default)]
     pub(crate) has_rules: bool,
 }

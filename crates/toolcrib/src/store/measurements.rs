@@ -153,8 +153,8 @@ impl Measurement<'_> {
     /// Returns the status that a store writes; `None` if the measurement is superseded. `lease` is the lease of
     /// [`Measurement::lease`], if its holder still has it.
     ///
-    /// Leases order discoveries. Without one, the starts do: one that is later than `now` was stored before the clock was
-    /// set back, and does not count.
+    /// Leases order discoveries. Without one, the starts do: one that is later than `now` was stored before the clock
+    /// was set back, and does not count.
     pub(crate) fn decide(
         &self,
         stored: Option<&StoredStatus>,
@@ -180,8 +180,8 @@ impl Measurement<'_> {
     }
 }
 
-/// Identity of a batch of counts. A writer numbers its batches upwards, and repeats one with the same number and content
-/// until it knows that it was applied.
+/// Identity of a batch of counts. A writer numbers its batches upwards, and repeats one with the same number and
+/// content until it knows that it was applied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CountBatch {
     /// Unique name of the writer.

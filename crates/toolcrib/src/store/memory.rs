@@ -186,8 +186,8 @@ impl Store for MemoryStore {
     async fn acquire_lease(&self, source: &SourceId, holder: &str, duration: Duration) -> Result<Lease> {
         let now = Instant::now();
         let mut state = self.lock_for_write();
-        // A lease of another holder that has ended is replaced. Both registries of a test share one process, so only time
-        // ends a lease here.
+        // A lease of another holder that has ended is replaced. Both registries of a test share one process, so only
+        // time ends a lease here.
         match state.leases.get(source) {
             Some(lease) if lease.holder != holder && lease.until > now => Ok(Lease::HeldFor(lease.until - now)),
             Some(_) | None => {

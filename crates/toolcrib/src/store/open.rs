@@ -33,7 +33,8 @@ pub async fn open(location: &str) -> Result<Arc<dyn Store>> {
     }
 }
 
-/// Opens a store in order to copy another one into it, at a location as for [`open`]. Only this opens an unfinished copy.
+/// Opens a store in order to copy another one into it, at a location as for [`open`]. Only this opens an unfinished
+/// copy.
 pub async fn open_copy_target(location: &str) -> Result<Arc<dyn Store>> {
     let location = parse_location(location)?;
     match location {
@@ -157,8 +158,8 @@ async fn open_database(url: &str) -> Result<Arc<dyn Store>> {
     Ok(Arc::new(PostgresStore::open(url).await?))
 }
 
-/// Opens a database, and compares it with the head file. The head file of each node tells what that node has seen, such as
-/// records that a database lost when it was restored from a backup.
+/// Opens a database, and compares it with the head file. The head file of each node tells what that node has seen, such
+/// as records that a database lost when it was restored from a backup.
 #[cfg(feature = "postgres")]
 async fn open_database_with_head(url: &str, data: &Path) -> Result<OpenedStore> {
     ensure_private_directory(data)?;
@@ -211,8 +212,8 @@ enum StoreLocation<'a> {
 }
 
 impl StoreLocation<'_> {
-    /// Returns the path of the file. `sqlite:` may name a directory, e.g. a mounted volume; the file in it has the default
-    /// name. Other locations have no file, and an empty path.
+    /// Returns the path of the file. `sqlite:` may name a directory, e.g. a mounted volume; the file in it has the
+    /// default name. Other locations have no file, and an empty path.
     fn path(&self) -> PathBuf {
         match self {
             StoreLocation::File(path) if path.is_dir() => path.join(STORE_FILE_NAME),

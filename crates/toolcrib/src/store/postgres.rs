@@ -1,12 +1,12 @@
 //! Store in a PostgreSQL database, which any number of nodes share.
 //!
 //! Every transaction that changes records, statuses or leases locks the one row of `head` first. Sequence numbers are
-//! therefore dense and in the order of the commits: a reader that has seen record 7 has seen all before it. A sequence of
-//! the database would give numbers before the commit, and readers would miss records that are committed late. The common
-//! first lock also rules out deadlocks. Counts and logins have rows of their own for that ([`changes`]).
+//! therefore dense and in the order of the commits: a reader that has seen record 7 has seen all before it. A sequence
+//! of the database would give numbers before the commit, and readers would miss records that are committed late. The
+//! common first lock also rules out deadlocks. Counts and logins have rows of their own for that ([`changes`]).
 //!
-//! Each commit notifies the other nodes. Notifications are only hints, so readers poll as well. Leases end by the clock of
-//! the database ([`lease`]).
+//! Each commit notifies the other nodes. Notifications are only hints, so readers poll as well. Leases end by the clock
+//! of the database ([`lease`]).
 
 mod administration;
 mod changes;
@@ -111,8 +111,8 @@ impl fmt::Debug for PostgresStore {
 }
 
 impl PostgresStore {
-    /// Opens the store at a URL such as `postgres://user:password@host/database`. Creates the tables in an empty database,
-    /// and migrates older ones. Fails within seconds if the database cannot be reached.
+    /// Opens the store at a URL such as `postgres://user:password@host/database`. Creates the tables in an empty
+    /// database, and migrates older ones. Fails within seconds if the database cannot be reached.
     pub async fn open(url: &str) -> Result<PostgresStore> {
         PostgresStore::connect(url, ExpectedSchema::Any).await
     }

@@ -9,12 +9,12 @@ use toolcrib_core::Timestamp;
 
 use super::{Login, LoginKind};
 
-/// Seconds by which `manifests.stored_at` may be older than the last store of the manifest. `prune` removes only manifests
-/// that are much older.
+/// Seconds by which `manifests.stored_at` may be older than the last store of the manifest. `prune` removes only
+/// manifests that are much older.
 pub(crate) const STORED_AT_PRECISION: i64 = 600;
 
-/// Time for which the last batch of counts of a writer is remembered. A writer that was cut off from the store for longer
-/// may count a batch twice.
+/// Time for which the last batch of counts of a writer is remembered. A writer that was cut off from the store for
+/// longer may count a batch twice.
 pub(crate) const COUNT_BATCH_RETENTION: Duration = Duration::from_secs(24 * 3600);
 
 /// Serializes a value for a column or a parameter.

@@ -161,8 +161,8 @@ impl SqliteStore {
     }
 
     /// Checks the schema version, and migrates if necessary. For a current schema these are two small statements; the
-    /// writing connection is opened by the first write. A store of a newer schema or of another program is refused without
-    /// being changed.
+    /// writing connection is opened by the first write. A store of a newer schema or of another program is refused
+    /// without being changed.
     async fn prepare(&self, expected: ExpectedFile) -> Result<()> {
         self.prepare_schema(expected).await?;
         if expected != ExpectedFile::CopyTarget && with_connection!(self.reader, administration::is_copying)? {

@@ -1,5 +1,5 @@
-//! Properties of stores in PostgreSQL alone: errors of the server, schemas of other versions, notifications, and a server
-//! that is restarted or does not answer.
+//! Properties of stores in PostgreSQL alone: errors of the server, schemas of other versions, notifications, and a
+//! server that is restarted or does not answer.
 
 use std::time::Duration;
 
@@ -31,6 +31,8 @@ macro_rules! server_or_skip {
         }
     };
 }
+
+pub(super) use {database_or_skip, server_or_skip};
 
 async fn open_error(url: &str) -> Error {
     PostgresStore::open(url).await.unwrap_err()
@@ -114,6 +116,16 @@ async fn record_types_of_this_version_wait_for_the_end_of_an_upgrade() {
     assert!(error.message.ends_with("`toolcrib store migrate --contract`"), "{}", error.message);
     assert_eq!(append(&store, 0, &["a"]).await, CommitOutcome::Committed, "types that 0.1.0 knows");
 
+    // One of those nodes is running.
+    let older = NodeReport { id: "1".into(), label: "desk".into(), version: "0.1.0".into(), position: 0 };
+    for report in [&older, &NodeReport { id: "2".into(), version: env!("CARGO_PKG_VERSION").into(), ..older.clone() }] {
+        store.report_node(report).await.unwrap();
+    }
+    let error = store.administration().migrate_contract().await.unwrap_err();
+    assert_eq!((error.code, error.is_retryable()), (Code::Conflict, false));
+    let expected = "nodes of an earlier version are running: `desk` (0.1.0); upgrade or stop them first";
+    assert_eq!(error.message, expected);
+    store.remove_node("1").await.unwrap();
     assert!(store.administration().migrate_contract().await.unwrap());
     assert!(!store.administration().schema_status().await.unwrap().is_contract_pending);
     assert_eq!(try_commit(&store, 1, &[rule]).await.unwrap(), CommitOutcome::Committed);
@@ -183,7 +195,14 @@ async fn a_store_works_again_after_a_restart_of_the_server_and_listens_again() {
     tokio::time::timeout(deadline, store.wait_for_changes()).await.unwrap();
     append(&store, 0, &["a"]).await;
     server.stop(StopMode::Kill);
-    let error = store.records(0, 10).await.unwrap_err();
+    // The processes that serve connections notice a moment later that the main process has ended.
+    let mut failed = None;
+    wait_until_async("the server has ended", async || {
+        failed = store.records(0, 10).await.err();
+        failed.is_some()
+    })
+    .await;
+    let error = failed.unwrap();
     assert_eq!((error.code, error.is_retryable()), (Code::StoreUnavailable, true), "{}", error.message);
     assert_eq!(StoreState::from_error(&error), StoreState::Down);
     assert!(!error.message.contains("secret"));
@@ -272,7 +291,7 @@ async fn integrity_covers_the_head() {
     assert_eq!(store.check_integrity(10).await.unwrap(), ["the journal ends with record 1, but its head says 2"]);
 }
 
-async fn try_append(store: &dyn Store, expected: u64, tool: &str) -> toolcrib::Result<CommitOutcome> {
+pub(super) async fn try_append(store: &dyn Store, expected: u64, tool: &str) -> toolcrib::Result<CommitOutcome> {
     try_commit(store, expected, &[Event::ToolDisabled { source: id("a"), tool: tool.into() }]).await
 }
 

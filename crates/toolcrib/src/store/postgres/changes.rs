@@ -1,7 +1,8 @@
 //! Changes by other nodes, by `LISTEN` and `NOTIFY`.
 //!
-//! A notification is sent within a transaction and delivered after its commit. It names its sender, so that a node ignores
-//! its own. It may be lost with the connection, so readers poll as well, and every new connection counts as a notification.
+//! A notification is sent within a transaction and delivered after its commit. It names its sender, so that a node
+//! ignores its own. It may be lost with the connection, so readers poll as well, and every new connection counts as a
+//! notification.
 //!
 //! Only what clients wait for is notified; counts are noticed by the poll. What has changed is told by the numbers of
 //! [`count_change`] and of the head, so that a reader reads only that part.
@@ -33,7 +34,7 @@ pub(super) struct ChangeListener {
     options: PgConnectOptions,
     /// Names this process in its notifications.
     sender: String,
-    news: Arc<Notify>,
+    changed: Arc<Notify>,
     task: Mutex<ListenerTask>,
 }
 
@@ -87,7 +88,7 @@ impl ChangeListener {
     /// Creates a listener; it connects when it is first waited for.
     pub(super) fn new(options: PgConnectOptions) -> ChangeListener {
         let sender = format!("{:016x}", rand::random::<u64>());
-        ChangeListener { options, sender, news: Arc::default(), task: Mutex::new(ListenerTask::Idle) }
+        ChangeListener { options, sender, changed: Arc::default(), task: Mutex::new(ListenerTask::Idle) }
     }
 
     /// Returns the sender of this process.
@@ -100,11 +101,11 @@ impl ChangeListener {
         {
             let mut task = self.task.lock();
             if matches!(*task, ListenerTask::Idle) {
-                let listening = listen(self.options.clone(), self.sender.clone(), self.news.clone());
+                let listening = listen(self.options.clone(), self.sender.clone(), self.changed.clone());
                 *task = ListenerTask::Running { _task: AbortOnDropHandle::new(tokio::spawn(listening)) };
             }
         }
-        self.news.notified().await;
+        self.changed.notified().await;
     }
 
     /// Ends the connection. Later waits never end.
@@ -114,9 +115,9 @@ impl ChangeListener {
 }
 
 /// Listens until the task is aborted; connects again when the connection is lost.
-async fn listen(options: PgConnectOptions, own: String, news: Arc<Notify>) {
+async fn listen(options: PgConnectOptions, own: String, changed: Arc<Notify>) {
     loop {
-        if let Err(error) = listen_once(&options, &own, &news).await {
+        if let Err(error) = listen_once(&options, &own, &changed).await {
             tracing::debug!(%error, "the connection for notifications is lost; the store is polled meanwhile");
         }
         tokio::time::sleep(RECONNECT_INTERVAL).await;
@@ -124,7 +125,7 @@ async fn listen(options: PgConnectOptions, own: String, news: Arc<Notify>) {
 }
 
 /// Connects, and passes on notifications until the connection is lost.
-async fn listen_once(options: &PgConnectOptions, own: &str, news: &Notify) -> sqlx::Result<()> {
+async fn listen_once(options: &PgConnectOptions, own: &str, changed: &Notify) -> sqlx::Result<()> {
     // A pool of its own: a connection of the other pool would be one less for statements.
     let pool = PgPoolOptions::new()
         .max_connections(1)
@@ -136,11 +137,11 @@ async fn listen_once(options: &PgConnectOptions, own: &str, news: &Notify) -> sq
     // Connecting again is left to the loop above, which pauses.
     listener.eager_reconnect(false);
     listener.listen(CHANNEL).await?;
-    // What was written before is news as well.
-    news.notify_one();
+    // What was written before counts as a notification.
+    changed.notify_one();
     loop {
         match timeout(CHECK_INTERVAL, listener.try_recv()).await {
-            Ok(Ok(Some(notification))) if notification.payload() != own => news.notify_one(),
+            Ok(Ok(Some(notification))) if notification.payload() != own => changed.notify_one(),
             Ok(Ok(Some(_))) => {}
             Ok(Ok(None)) => return Ok(()),
             Ok(Err(error)) => return Err(error),

@@ -1,8 +1,8 @@
 //! Connections of this process to the database: a few, opened when they are needed.
 //!
-//! Not the pool of `sqlx`, for four reasons. It tries again by itself and then reports a timeout instead of the reason. It
-//! takes back a connection whose use was cancelled, with an unbounded check of its state. It lets every caller wait for a
-//! database that is known to be down. It cannot tell a lack of connections of this process from an outage.
+//! Not the pool of `sqlx`, for four reasons. It tries again by itself and then reports a timeout instead of the reason.
+//! It takes back a connection whose use was cancelled, with an unbounded check of its state. It lets every caller wait
+//! for a database that is known to be down. It cannot tell a lack of connections of this process from an outage.
 
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
@@ -29,7 +29,8 @@ const PING_TIMEOUT: Duration = Duration::from_secs(1);
 const OUTAGE_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// Ends a connection that has not been used for this long, so that an idle node holds one or none.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
-/// Maximum time to close the connections, so that a database that does not answer does not delay the end of the process.
+/// Maximum time to close the connections, so that a database that does not answer does not delay the end of the
+/// process.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Connections with the same options.
@@ -70,8 +71,8 @@ impl ConnectionPool {
         }
     }
 
-    /// Returns a connection that works. While the database cannot be reached, one caller per second tries, and the others
-    /// fail at once.
+    /// Returns a connection that works. While the database cannot be reached, one caller per second tries, and the
+    /// others fail at once.
     pub(super) async fn acquire(&self) -> Result<PooledConnection<'_>> {
         let deadline = Instant::now() + ACQUIRE_TIMEOUT;
         let permit = match timeout_at(deadline, self.permits.acquire()).await {
@@ -142,8 +143,8 @@ impl ConnectionPool {
 }
 
 impl PooledConnection<'_> {
-    /// Ends the use of the connection, and converts an error. After an error or a timeout (`limit`) its state is unknown, so
-    /// it is closed.
+    /// Ends the use of the connection, and converts an error. After an error or a timeout (`limit`) its state is
+    /// unknown, so it is closed.
     pub(super) fn finish<T>(self, limit: Duration, outcome: Result<sqlx::Result<T>, Elapsed>) -> Result<T> {
         match outcome {
             Ok(Ok(value)) => {

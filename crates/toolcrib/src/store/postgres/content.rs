@@ -1,5 +1,5 @@
-//! Manifests, lists of prompts and resources, and definitions. Their names are hashes of their content, so a row is never
-//! changed, and no lock of the head is needed.
+//! Manifests, lists of prompts and resources, and definitions. Their names are hashes of their content, so a row is
+//! never changed, and no lock of the head is needed.
 
 use futures_util::TryStreamExt;
 use sqlx::postgres::PgRow;

@@ -14,8 +14,8 @@ use toolcrib_core::{Code, Error};
 
 use crate::store::{NodeStatus, StoreState, VERIFY_HINT};
 
-/// A database as messages name it: `postgres://user@host:port/database`, with the options of the URL, which may select a
-/// schema.
+/// A database as messages name it: `postgres://user@host:port/database`, with the options of the URL, which may select
+/// a schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct DatabaseName(String);
 
@@ -43,9 +43,9 @@ impl fmt::Display for DatabaseName {
 /// The store at the beginning of a message.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum StoreLabel<'a> {
-    /// For the person who opens it.
+    /// For messages to the administrator at the start.
     Opening(&'a DatabaseName),
-    /// For clients of a running process, who may not know where it keeps its store.
+    /// For clients of a running process, which are not told where it keeps its store.
     Running,
 }
 

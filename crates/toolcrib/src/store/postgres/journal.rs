@@ -1,7 +1,7 @@
 //! The journal table and its head: consecutive sequence numbers, appended only by a writer that knows the last one.
 //!
-//! The row of `head` is locked from the check of the expected version to the commit, so writers of all nodes follow each
-//! other, and records become visible in their order.
+//! The row of `head` is locked from the check of the expected version to the commit, so writers of all nodes follow
+//! each other, and records become visible in their order.
 
 use std::cmp::Ordering;
 use std::time::Duration;
@@ -78,10 +78,11 @@ pub(super) async fn lock_head(connection: &mut PgConnection) -> sqlx::Result<()>
     sqlx::query("UPDATE head SET changes = changes + 1").execute(connection).await.map(drop)
 }
 
-/// Appends events and a measurement. `records` are those of `commit`. See [`Store::commit`](crate::store::Store::commit).
+/// Appends events and a measurement. `records` are those of `commit`. See
+/// [`Store::commit`](crate::store::Store::commit).
 ///
-/// Writes within `limit`; the final `COMMIT` has a limit of its own, so that a lost answer is told apart from a write that
-/// has not happened.
+/// Writes within `limit`; the final `COMMIT` has a limit of its own, so that a lost answer is told apart from a write
+/// that has not happened.
 pub(super) async fn commit(
     connection: &mut PgConnection,
     commit: &Commit<'_>,
@@ -107,9 +108,9 @@ enum WriteStep<'c> {
     Refused(CommitAttempt),
 }
 
-/// Writes a commit in a transaction that is left open. While the head is locked, all other writers wait, so there are few
-/// statements. What may change until the head is locked is read in a statement after that: the one that waits for a lock
-/// reads all other rows as they were before the wait.
+/// Writes a commit in a transaction that is left open. While the head is locked, all other writers wait, so there are
+/// few statements. What may change until the head is locked is read in a statement after that: the one that waits for a
+/// lock reads all other rows as they were before the wait.
 async fn write<'c>(
     connection: &'c mut PgConnection,
     commit: &Commit<'_>,
@@ -150,8 +151,8 @@ fn find_unknown_type(records: &[StoredRecord], contracted: Option<Vec<u8>>) -> O
         .then(|| CommitAttempt::NeedsContract { event: event(), contracted })
 }
 
-/// Finds out whether a commit was executed whose answer was lost. With the head locked, no transaction is still about to
-/// write it.
+/// Finds out whether a commit was executed whose answer was lost. With the head locked, no transaction is still about
+/// to write it.
 pub(super) async fn find_commit(
     connection: &mut PgConnection,
     commit: &Commit<'_>,

@@ -51,8 +51,8 @@ pub(super) async fn acquire(
     Ok(Lease::Granted)
 }
 
-/// Extends the lease of a holder. Returns false if another holder has acquired it since. Needs no lock of the head: only
-/// the holder itself changes its row in this way.
+/// Extends the lease of a holder. Returns false if another holder has acquired it since. Needs no lock of the head:
+/// only the holder itself changes its row in this way.
 pub(super) async fn renew(
     connection: &mut PgConnection,
     source: &SourceId,

@@ -31,8 +31,8 @@ pub(super) async fn source_statuses(connection: &mut PgConnection) -> sqlx::Resu
     Ok(statuses)
 }
 
-/// Writes the status of a source and the check of a discovery, and removes old checks. Returns false, and writes nothing,
-/// if the measurement is superseded. Runs inside the transaction of a commit, with the head locked.
+/// Writes the status of a source and the check of a discovery, and removes old checks. Returns false, and writes
+/// nothing, if the measurement is superseded. Runs inside the transaction of a commit, with the head locked.
 pub(super) async fn write_measurement(
     connection: &mut PgConnection,
     measurement: &Measurement<'_>,

@@ -1,8 +1,8 @@
 //! Removing rows that are not needed any more, while nodes go on writing.
 //!
 //! The names of all rows are read first and compared here, because the sets of what is needed may be large. Rows are
-//! removed in small batches, each in a short transaction that checks their age again: what was stored meanwhile stays. The
-//! head is never locked.
+//! removed in small batches, each in a short transaction that checks their age again: what was stored meanwhile stays.
+//! The head is never locked.
 
 use std::collections::BTreeSet;
 
@@ -27,6 +27,8 @@ pub(super) async fn prune(
         selection.counted_tools.iter().map(|tool| (tool.source.to_string(), encode_text(&tool.name))).collect();
     let age = selection.min_age.as_secs_f64();
 
+    // Reading the names of a large table may take longer. An error closes the connection.
+    sqlx::raw_sql("SET statement_timeout = 0").execute(&mut *connection).await?;
     let checks = prune_checks(connection, selection.checks_since.0, &sources, mode).await?;
     let rows: Vec<(String, String)> =
         sqlx::query_as("SELECT source, tool FROM call_counts").fetch_all(&mut *connection).await?;
@@ -39,8 +41,9 @@ pub(super) async fn prune(
     let manifests = MANIFESTS.prune(connection, age, &texts(&selection.lists), mode).await?;
     if mode == PruneMode::Remove {
         // It is written again when enough records follow.
-        sqlx::query("DELETE FROM snapshots").execute(connection).await?;
+        sqlx::query("DELETE FROM snapshots").execute(&mut *connection).await?;
     }
+    sqlx::raw_sql("RESET statement_timeout").execute(connection).await?;
     Ok(PruneReport { checks, counts: calls + lookups, token_uses, logins, definitions, manifests })
 }
 
@@ -133,8 +136,8 @@ async fn remove_call_counts(
     Ok(removed)
 }
 
-/// Removes, or counts, checks that are old or of a source that is gone. Rows that a commit is removing at the moment are
-/// left to it.
+/// Removes, or counts, checks that are old or of a source that is gone. Rows that a commit is removing at the moment
+/// are left to it.
 async fn prune_checks(
     connection: &mut PgConnection,
     since: i64,

@@ -1,9 +1,10 @@
 //! The tables, and the migrations from older versions of them, such that nodes can be upgraded one after the other.
 //!
-//! A migration has two steps. *Expanding* runs when the first node of a new version opens the store: it only adds tables
-//! and columns with defaults, so nodes of the previous version go on reading and writing. *Contracting* runs when an
-//! administrator says that no node of the previous version is left (`toolcrib store migrate --contract`): it removes what
-//! only that version needs. Until then, records of types that the previous version does not know are not written.
+//! A migration has two steps. *Expanding* runs when the first node of a new version opens the store: it only adds
+//! tables and columns with defaults, so nodes of the previous version go on reading and writing. *Contracting* runs
+//! when an administrator says that no node of the previous version is left (`toolcrib store migrate --contract`): it
+//! removes what only that version needs. Until then, records of types that the previous version does not know are not
+//! written.
 //!
 //! ```text
 //! meta: schema_version    version of the tables: the number of migrations that have run
@@ -25,8 +26,8 @@ use crate::store::{NodeStatus, SchemaStatus};
 /// changed.
 const MIGRATIONS: [&str; 1] = [CREATE_TABLES];
 
-/// Version 1. Times of records, checks and counts are milliseconds since 1970 by the clocks of the nodes; times that nodes
-/// compare with each other are `timestamptz`, by the clock of the database.
+/// Version 1. Times of records, checks and counts are milliseconds since 1970 by the clocks of the nodes; times that
+/// nodes compare with each other are `timestamptz`, by the clock of the database.
 const CREATE_TABLES: &str = "
     CREATE TABLE meta (key text PRIMARY KEY, value bytea NOT NULL);
     CREATE TABLE head (id boolean PRIMARY KEY DEFAULT true CHECK (id), seq bigint NOT NULL, changes bigint NOT NULL);
@@ -208,8 +209,8 @@ pub(super) enum ContractOutcome {
     InUse(Vec<NodeStatus>),
 }
 
-/// Finishes a migration: nodes of earlier versions can no longer use the store, and record types that they do not know may
-/// be written.
+/// Finishes a migration: nodes of earlier versions can no longer use the store, and record types that they do not know
+/// may be written.
 pub(super) async fn contract(connection: &mut PgConnection) -> sqlx::Result<ContractOutcome> {
     let mut transaction = begin_migration(connection).await?;
     if !is_contract_pending(&mut transaction).await? {
@@ -254,8 +255,8 @@ pub(super) async fn read_key(connection: &mut PgConnection) -> sqlx::Result<[u8;
     key.try_into().map_err(|_| sqlx::Error::Decode("the key is not 32 bytes".into()))
 }
 
-/// Checks what the database itself does not: that the head belongs to the journal. Pages and indexes are the business of
-/// the database and its administrator.
+/// Checks what the database itself does not: that the head belongs to the journal. Pages and indexes are the business
+/// of the database and its administrator.
 pub(super) async fn check_integrity(connection: &mut PgConnection, limit: usize) -> sqlx::Result<Vec<String>> {
     let mut transaction = connection.begin().await?;
     lift_statement_timeout(&mut transaction).await?;

@@ -5,8 +5,8 @@ use sqlx::PgConnection;
 use super::to_bigint;
 use crate::store::{JournalPosition, StoredSnapshot};
 
-/// Replaces the snapshot, unless a later one of this journal is stored. A later one of another journal is of a time before
-/// a backup was restored.
+/// Replaces the snapshot, unless a later one of this journal is stored. A later one of another journal is of a time
+/// before a backup was restored.
 pub(super) async fn put(connection: &mut PgConnection, snapshot: &StoredSnapshot) -> sqlx::Result<()> {
     sqlx::query(
         "INSERT INTO snapshots AS stored (seq, record_checksum, version, body, checksum) VALUES ($1, $2, $3, $4, $5)

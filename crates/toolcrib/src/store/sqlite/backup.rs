@@ -1,11 +1,12 @@
-//! Backups of a store of any kind in a SQLite file, and their restoration into one. Both write a file under another name,
-//! compare it, and rename it last: an interruption leaves what was there before.
+//! Backups of a store of any kind in a SQLite file, and their restoration. Both write a file under another name,
+//! compare it, and rename it last, so an interruption leaves what was there before. A store in a database is filled in
+//! its place, and cannot be used until that is complete.
 
 use std::path::{Path, PathBuf};
 
 use toolcrib_core::{Code, Error, Result, Timestamp};
 
-use super::rebuild::{move_store_aside, remove_store_files, rename_if_exists, with_suffix};
+use super::rebuild::{remove_store_files, rename_to_new, replace_empty_store, replace_store, with_suffix};
 use super::{SqliteStore, file};
 use crate::private_dir::ensure_private_directory;
 use crate::store::copy::{CopyReport, ReportProgress, copy_store};
@@ -35,8 +36,8 @@ pub struct Restoration {
     pub moved_to: Option<PathBuf>,
 }
 
-/// Copies the store at a location into a new file that only its owner may access. `data` is the data directory. Continues
-/// an interrupted backup into the same file. Fails with `CONFLICT` if the file exists.
+/// Copies the store at a location into a new file that only its owner may access. `data` is the data directory.
+/// Continues an interrupted backup into the same file. Fails with `CONFLICT` if the file exists.
 pub async fn back_up_store(
     location: &str,
     data: &Path,
@@ -60,7 +61,8 @@ pub async fn back_up_store(
     let copied = copied.await;
     from.store.close().await;
     let report = copied?;
-    rename_if_exists(&partial, target)?;
+    // Fails if another run of this command was faster.
+    rename_to_new(&partial, target)?;
     Ok(report)
 }
 
@@ -155,13 +157,12 @@ async fn restore_file(
     let copy = copied?;
     // Again: another process may have opened or filled the store meanwhile.
     let moved_to = match ensure_replaceable(path, existing).await? {
-        CurrentStore::Occupied => move_store_aside(path, "replaced", now)?,
+        CurrentStore::Occupied => replace_store(&new_path, path, "replaced", now)?,
         CurrentStore::Empty => {
-            remove_store_files(path)?;
+            replace_empty_store(&new_path, path)?;
             None
         }
     };
-    rename_if_exists(&new_path, path)?;
     Ok(Restoration { copy, moved_to })
 }
 

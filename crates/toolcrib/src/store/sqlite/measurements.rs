@@ -1,4 +1,5 @@
-//! Statuses and checks of sources. Losing a row costs a discovery, so damaged ones are skipped with a warning. The table
+//! Statuses and checks of sources. Losing a row costs a discovery, so damaged ones are skipped with a warning. The
+//! table
 //! `standings` (statuses) has the name of version 1, which existing stores depend on.
 
 use std::collections::BTreeMap;
@@ -31,8 +32,8 @@ pub(super) async fn source_statuses(
     Ok(statuses)
 }
 
-/// Writes the status of a source and the check of a discovery, and removes old checks. Returns false, and writes nothing,
-/// if the measurement is superseded. Runs inside the transaction of a commit.
+/// Writes the status of a source and the check of a discovery, and removes old checks. Returns false, and writes
+/// nothing, if the measurement is superseded. Runs inside the transaction of a commit.
 pub(super) async fn write_measurement(
     connection: &mut SqliteConnection,
     measurement: &Measurement<'_>,

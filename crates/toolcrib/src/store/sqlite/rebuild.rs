@@ -4,6 +4,7 @@
 //! Nothing is deleted: the old file stays as `FILE.damaged-TIME`, for a later attempt to read more of it. The new store
 //! has the same key and the same sequence numbers, so keyed hashes and remembered positions stay valid.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use toolcrib_core::{Code, Error, Result, Timestamp};
@@ -13,8 +14,8 @@ use crate::store::open::{is_database, store_file};
 use crate::store::{Salvage, Store, StoreAdministration};
 
 /// Creates a new store from what was salvaged and puts it in the place of the old one, which must be closed. Returns
-/// the new name of the old file, if there was one. Returns `None` for a store in memory, too. Fails for a database, which
-/// cannot be replaced as a whole.
+/// the new name of the old file, if there was one. Returns `None` for a store in memory, too. Fails for a database,
+/// which cannot be replaced as a whole.
 pub async fn rebuild_store(location: &str, salvage: &Salvage, now: Timestamp) -> Result<Option<PathBuf>> {
     if is_database(location) {
         let message = "a store in PostgreSQL is not rebuilt; restore a backup into an empty database with \
@@ -28,39 +29,53 @@ pub async fn rebuild_store(location: &str, salvage: &Salvage, now: Timestamp) ->
     let filled = fill_store(&store, salvage).await;
     store.close().await;
     filled?;
-    let damaged_path = move_store_aside(&path, "damaged", now)?;
-    rename_if_exists(&new_path, &path)?;
-    Ok(damaged_path)
+    replace_store(&new_path, &path, "damaged", now)
 }
 
-/// Files of a store, by their suffixes. The write-ahead log comes first: a new file must not find the log of the old one.
-const STORE_FILE_SUFFIXES: [&str; 3] = ["-wal", "-shm", ""];
+/// Suffixes of the files beside a store: its write-ahead log. A new store must not find the log of the old one.
+const LOG_SUFFIXES: [&str; 2] = ["-wal", "-shm"];
 
-/// Moves the files of a store to `FILE.WORD-TIME`. Returns the new name, if there was a file.
-pub(super) fn move_store_aside(path: &Path, word: &str, now: Timestamp) -> Result<Option<PathBuf>> {
-    let new_name = with_suffix(path, &format!(".{word}-{}", compact_time(now)));
-    let mut moved_to = None;
-    for suffix in STORE_FILE_SUFFIXES {
-        let target = with_suffix(&new_name, suffix);
-        if rename_if_exists(&with_suffix(path, suffix), &target)? && suffix.is_empty() {
-            moved_to = Some(target);
-        }
+/// Puts a new store in the place of another one, which is kept as `FILE.WORD-TIME`. Returns that name, if there was a
+/// store. At every moment there is one of both, except on a file system without hard links.
+pub(super) fn replace_store(new_path: &Path, path: &Path, word: &str, now: Timestamp) -> Result<Option<PathBuf>> {
+    let kept_path = with_suffix(path, &format!(".{word}-{}", compact_time(now)));
+    for suffix in LOG_SUFFIXES {
+        rename_if_exists(&with_suffix(path, suffix), &with_suffix(&kept_path, suffix))?;
     }
-    Ok(moved_to)
+    let is_kept = match std::fs::hard_link(path, &kept_path) {
+        Ok(()) => true,
+        Err(error) if error.kind() == ErrorKind::NotFound => false,
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => return Err(move_error(path, &kept_path, error)),
+        Err(_) => rename_if_exists(path, &kept_path)?,
+    };
+    rename(new_path, path)?;
+    Ok(is_kept.then_some(kept_path))
+}
+
+/// Puts a new store in the place of one that is not kept.
+pub(super) fn replace_empty_store(new_path: &Path, path: &Path) -> Result<()> {
+    remove_log(path)?;
+    rename(new_path, path)
 }
 
 /// Removes the files of a store.
 pub(super) fn remove_store_files(path: &Path) -> Result<()> {
-    for path in STORE_FILE_SUFFIXES.map(|suffix| with_suffix(path, suffix)) {
-        match std::fs::remove_file(&path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                let message = format!("`{}` cannot be removed: {error}", path.display());
-                return Err(Error::new(Code::StoreUnavailable, message).with_retryable(false).with_cause(error));
-            }
-            Ok(()) | Err(_) => {}
+    remove_log(path)?;
+    remove_if_exists(path)
+}
+
+fn remove_log(path: &Path) -> Result<()> {
+    LOG_SUFFIXES.into_iter().try_for_each(|suffix| remove_if_exists(&with_suffix(path, suffix)))
+}
+
+fn remove_if_exists(path: &Path) -> Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            let message = format!("`{}` cannot be removed: {error}", path.display());
+            Err(Error::new(Code::StoreUnavailable, message).with_retryable(false).with_cause(error))
         }
+        Ok(()) | Err(_) => Ok(()),
     }
-    Ok(())
 }
 
 /// Returns a time as part of a file name.
@@ -90,16 +105,35 @@ async fn fill_store(store: &SqliteStore, salvage: &Salvage) -> Result<()> {
     store.finish_copy().await
 }
 
+/// Renames a file that must exist: another process may have moved it.
+fn rename(from: &Path, to: &Path) -> Result<()> {
+    std::fs::rename(from, to).map_err(|error| move_error(from, to, error))
+}
+
 /// Renames a file; returns whether it existed.
-pub(super) fn rename_if_exists(from: &Path, to: &Path) -> Result<bool> {
+fn rename_if_exists(from: &Path, to: &Path) -> Result<bool> {
     match std::fs::rename(from, to) {
         Ok(()) => Ok(true),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
-        Err(error) => {
-            let message = format!("`{}` cannot be moved to `{}`: {error}", from.display(), to.display());
-            Err(Error::new(Code::StoreUnavailable, message).with_retryable(false).with_cause(error))
-        }
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(move_error(from, to, error)),
     }
+}
+
+/// Gives a file a name that no other file has yet.
+pub(super) fn rename_to_new(from: &Path, to: &Path) -> Result<()> {
+    match std::fs::hard_link(from, to) {
+        Ok(()) => remove_if_exists(from),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::AlreadyExists) => {
+            Err(move_error(from, to, error))
+        }
+        // A file system without hard links.
+        Err(_) => rename(from, to),
+    }
+}
+
+fn move_error(from: &Path, to: &Path, error: std::io::Error) -> Error {
+    let message = format!("`{}` cannot be moved to `{}`: {error}", from.display(), to.display());
+    Error::new(Code::StoreUnavailable, message).with_retryable(false).with_cause(error)
 }
 
 /// Appends a suffix to the file name.

@@ -67,8 +67,8 @@ const ADD_TOKEN_USES: &str = "
     PRAGMA user_version = 5;
 ";
 
-/// Version 6: console sessions and login links; when a manifest or definition was last stored, in seconds since 1970, so
-/// that one whose record is yet to be written is not taken for a leftover; and a snapshot of the inventory.
+/// Version 6: console sessions and login links; when a manifest or definition was last stored, in seconds since 1970,
+/// so that one whose record is yet to be written is not taken for a leftover; and a snapshot of the inventory.
 const ADD_LOGINS: &str = "
     CREATE TABLE logins (
         digest TEXT PRIMARY KEY, kind TEXT NOT NULL, credential TEXT NOT NULL, created_at INTEGER NOT NULL,
@@ -83,8 +83,8 @@ const ADD_LOGINS: &str = "
     PRAGMA user_version = 6;
 ";
 
-/// Version 7: the last batch of counts of each writer, and when it was written, in seconds since 1970; whether a source was
-/// invalidated since its lease was acquired.
+/// Version 7: the last batch of counts of each writer, and when it was written, in seconds since 1970; whether a source
+/// was invalidated since its lease was acquired.
 const ADD_COUNT_BATCHES: &str = "
     CREATE TABLE count_batches (writer TEXT PRIMARY KEY, number INTEGER NOT NULL, written_at INTEGER NOT NULL) STRICT;
     ALTER TABLE leases ADD COLUMN invalidated INTEGER NOT NULL DEFAULT 0;

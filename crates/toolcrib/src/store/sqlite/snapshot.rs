@@ -4,8 +4,8 @@ use sqlx::SqliteConnection;
 
 use crate::store::{JournalPosition, StoredSnapshot};
 
-/// Replaces the snapshot, unless a later one of this journal is stored. A later one of another journal is of a time before
-/// a backup was restored.
+/// Replaces the snapshot, unless a later one of this journal is stored. A later one of another journal is of a time
+/// before a backup was restored.
 pub(super) async fn put(connection: &mut SqliteConnection, snapshot: &StoredSnapshot) -> sqlx::Result<()> {
     sqlx::query(
         "INSERT INTO snapshots (id, seq, record_checksum, version, body, checksum) VALUES (1, ?, ?, ?, ?, ?)
