@@ -338,9 +338,10 @@ impl ConnectionHandler {
                 self.tasks.wait().await;
             }
         };
-        // The MCP endpoint drains its own requests concurrently, with the same timeout. The outer timeout is the last
+        // The MCP endpoint drains its own requests concurrently, with the same timeout, and answers those that still arrive over
+        // accepted connections: a balancer that has just sent one would lose it. The outer timeout is the last
         // bound for clients that do not read. Without it, one of them could hold up the process for ever.
-        let draining = futures_util::future::join(self.app.endpoint.close(), requests);
+        let draining = futures_util::future::join(self.app.endpoint.close_after(self.tasks.wait()), requests);
         if timeout(drain_timeout + FINAL_RESPONSE_TIMEOUT, draining).await.is_err() {
             tracing::warn!("some clients did not read their response in time; their connections are closed");
         }

@@ -95,10 +95,9 @@ impl McpEndpoint {
     pub async fn handle(&self, request: Request<Bytes>) -> Response<EndpointBody> {
         let (head, body) = RequestHead::split(request);
         let result = match head.method {
-            // Also GET: a new stream would be ended at once.
-            _ if self.inner.shared.draining.is_cancelled() => {
-                Err(EndpointError::new(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping"))
-            }
+            // Earlier for GET: a new stream would be ended at once.
+            _ if self.inner.shared.stopping.is_cancelled() => Err(stopping_error()),
+            Method::GET if self.inner.shared.draining.is_cancelled() => Err(stopping_error()),
             Method::POST => self.post(&head, &body).await,
             Method::GET => self.get(&head),
             Method::DELETE => self.delete(&head),
@@ -107,9 +106,16 @@ impl McpEndpoint {
         result.unwrap_or_else(EndpointError::into_response)
     }
 
-    /// Stops the endpoint: rejects new requests and ends event streams, lets requests in progress finish for
-    /// [`ServerOptions::drain_timeout`], sends the others [`Service::shutdown_response`], and ends all sessions.
+    /// Stops the endpoint: ends event streams, lets requests in progress finish for
+    /// [`ServerOptions::drain_timeout`], sends the others [`Service::shutdown_response`], rejects new ones, and ends all
+    /// sessions.
     pub async fn close(&self) {
+        self.close_after(std::future::ready(())).await;
+    }
+
+    /// Like [`McpEndpoint::close`], but goes on accepting requests until `idle` completes, within the same timeout: a
+    /// request may already be on its way over a connection that was accepted before.
+    pub async fn close_after(&self, idle: impl Future<Output = ()>) {
         let EndpointInner { shared, sessions } = &*self.inner;
         // The three phases of `ServerShared`, in order; each ends early when no task is left.
         shared.draining.cancel();
@@ -117,7 +123,11 @@ impl McpEndpoint {
         // `wait` returns only after `close`.
         shared.tasks.close();
         // Timeouts are no errors here: the next step ends what is left.
-        let _ = timeout(shared.options.drain_timeout, shared.tasks.wait()).await;
+        let drained = async {
+            idle.await;
+            shared.tasks.wait().await;
+        };
+        let _ = timeout(shared.options.drain_timeout, drained).await;
         shared.stop().await;
         sessions.end_all(shared);
         shared.closing.cancel();
@@ -250,6 +260,11 @@ impl McpEndpoint {
         let error = RpcError::new(RpcError::INTERNAL, message);
         ended.is_cancelled().then_some(EndpointError { status, id: None, error })
     }
+}
+
+/// Rejection of a request that comes too late.
+fn stopping_error() -> EndpointError {
+    EndpointError::new(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping")
 }
 
 impl Drop for EndpointInner {

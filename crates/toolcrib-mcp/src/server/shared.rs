@@ -26,9 +26,10 @@ pub(super) struct ServerShared {
     pub(super) resource_subscribers: ResourceSubscribers,
     /// All tasks of the endpoint or stream. They end at the latest when `closing` fires.
     pub(super) tasks: TaskTracker,
-    /// First phase: no new requests; streams and subscriptions end; requests in progress may finish.
+    /// First phase: streams and subscriptions end; requests in progress may finish, and so may those that arrive over
+    /// open connections.
     pub(super) draining: CancellationToken,
-    /// Second phase: unfinished requests get [`Service::shutdown_response`].
+    /// Second phase: no new requests; unfinished ones get [`Service::shutdown_response`].
     pub(super) stopping: CancellationToken,
     /// Third phase: everything is cancelled.
     pub(super) closing: CancellationToken,

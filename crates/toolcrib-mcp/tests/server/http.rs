@@ -161,6 +161,23 @@ async fn concurrent_requests_of_an_endpoint_are_bounded() {
 }
 
 #[tokio::test]
+async fn requests_over_open_connections_are_answered_until_these_are_idle() {
+    let (_service, endpoint) = test_endpoint(ServerOptions::default());
+    let (idle, connections_idle) = tokio::sync::oneshot::channel::<()>();
+    let late = async {
+        // The connections are being closed, and one of them has sent another request.
+        tokio::task::yield_now().await;
+        let response = call_tool(&endpoint, 1, "echo").await;
+        idle.send(()).unwrap();
+        response
+    };
+    let closing = endpoint.close_after(async move { connections_idle.await.unwrap() });
+    let ((), response) = tokio::join!(closing, late);
+    assert_eq!(response.read_json().await["id"], 1);
+    assert_eq!(call_tool(&endpoint, 2, "echo").await.status, StatusCode::SERVICE_UNAVAILABLE);
+}
+
+#[tokio::test]
 async fn closing_sends_pending_responses_and_rejects_new_requests() {
     let (service, endpoint) = test_endpoint(ServerOptions::default());
     let session = TestSession::open(&endpoint, LATEST_LEGACY).await;

@@ -122,10 +122,14 @@ async fn refresh_source(request: AuthorizedRequest, PathParam(name): PathParam, 
     Ok(json_response(outcome_status(&outcome, has_program), &outcome)?)
 }
 
-/// Maps a failed refresh to 503 if the source could not be reached in time, else to 502. A server that answers, such as
-/// with 404, was reached, so a retry would fail again; a program that cannot be started was not.
+/// Maps a failed refresh to 503 if the source could not be reached in time, or if the store is unavailable, else to 502.
+/// A server that answers, such as with 404, was reached, so a retry would fail again; a program that cannot be started
+/// was not.
 fn outcome_status(outcome: &RefreshOutcome, has_program: bool) -> StatusCode {
-    let is_unreachable = |error: &ErrorSummary| error.code == Code::ToolUnavailable && (error.retryable || has_program);
+    let is_unreachable = |error: &ErrorSummary| match error.code {
+        Code::ToolUnavailable => error.retryable || has_program,
+        code => code == Code::StoreUnavailable,
+    };
     if outcome.status != RefreshStatus::Failed {
         StatusCode::OK
     } else if outcome.error.as_ref().is_some_and(is_unreachable) {

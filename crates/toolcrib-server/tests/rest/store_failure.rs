@@ -205,6 +205,16 @@ async fn prompts_that_the_store_cannot_read_are_a_retryable_error() {
 }
 
 #[tokio::test]
+async fn a_refresh_that_the_store_refuses_is_unavailable() {
+    let (server, faulty_store) = start_with_faulty_store().await;
+    faulty_store.set_mode(FAILING);
+    let response = server.post("/api/sources/shop/refresh?force=true", &json!({})).await;
+    assert!(response.header("x-toolcrib-stale").is_some(), "the failure is known with its first response");
+    let outcome = response.expect_json(503);
+    assert_eq!((&outcome["status"], &outcome["error"]["code"]), (&json!("failed"), &json!("STORE_UNAVAILABLE")));
+}
+
+#[tokio::test]
 async fn reads_and_calls_do_not_depend_on_the_store() {
     let (server, faulty_store) = start_with_faulty_store().await;
     // The first summary counts tokens and stores them, so it is requested while the store works.
