@@ -27,6 +27,8 @@ mod manage_sources;
 mod monitoring;
 mod newer_store;
 mod openapi_generated;
+mod postgres_servers;
+mod postgres_store;
 mod process_cleanup;
 mod read_commands;
 mod rest;
