@@ -1,6 +1,6 @@
 //! Growth of the cost of a write, of lists and of discovery with the number of sources, of nodes and of counted tools.
 //!
-//! A node that learns of a write reads the new records, and all statuses, counts and nodes.
+//! A node that learns of a write reads the new records, and the statuses of all sources. Counts and nodes are read by polls.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -30,6 +30,10 @@ const LISTS: usize = 100;
 /// Adds reports of nodes that do not exist to the smallest store.
 const ADD_NODES: &str = "INSERT INTO nodes SELECT 'absent-' || number, 'absent', '0.0.0', 1, now() \
     FROM generate_series(1, 1000) AS number";
+/// Adds statuses of sources that are not declared: nodes read them, and publish nothing of them.
+const ADD_STATUSES: &str = "INSERT INTO statuses (source, started_at, body) \
+    SELECT 'absent_' || number, started_at, body \
+    FROM (SELECT * FROM statuses LIMIT 1) AS status, generate_series(1, 900) AS number";
 /// Adds counts of tools.
 const ADD_COUNTS: &str = "INSERT INTO call_counts \
     SELECT 'source_000', 'tool-' || number, 1, 0, 1, NULL FROM generate_series(1, 10000) AS number";
@@ -61,6 +65,9 @@ pub(super) fn run(report: &mut BenchReport, server: &PostgresServer) -> Result<(
             run_sql(&target.url, ADD_NODES);
             table.push_str(&target.measure(&format!("{size} sources, 1,000 nodes in the table"), "– | –")?);
             run_sql(&target.url, "DELETE FROM nodes WHERE label = 'absent'");
+            run_sql(&target.url, ADD_STATUSES);
+            table.push_str(&target.measure(&format!("{size} sources, 900 further statuses"), "– | –")?);
+            run_sql(&target.url, "DELETE FROM statuses WHERE source LIKE 'absent%'");
             run_sql(&target.url, ADD_COUNTS);
             table.push_str(&target.measure(&format!("{size} sources, 10,000 tools with counts"), "– | –")?);
         }

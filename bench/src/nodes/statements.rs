@@ -41,10 +41,11 @@ pub(super) fn run(parts: &mut PartsTable) -> Result<()> {
     let url = server.create_database();
     let (_, database) = url.rsplit_once('/').ok_or("the URL names no database")?;
     run_sql(&url, &format!("ALTER DATABASE {database} SET log_statement = 'all'"));
+    // By a node that ends: its connections would stay for two minutes.
+    files.start_node("discovering", &url)?.discover_all()?;
     let mut writes = Vec::new();
     for count in [1, NODES] {
         let nodes = files.start_nodes(count, &url)?;
-        nodes.iter().try_for_each(|node| node.discover_all().map(drop))?;
         wait_for_equal_positions(&nodes)?;
         let tool = first_tool(&nodes)?;
         // Time is the subject: an idle node polls and reports at intervals.
@@ -52,9 +53,9 @@ pub(super) fn run(parts: &mut PartsTable) -> Result<()> {
             thread::sleep(IDLE_TIME);
             Ok(())
         })?;
+        let (memory, connections) = connection_memory(&url)?;
         let written =
             count_statements(&server, || measure_propagation(&nodes, &tool, WRITES, WRITE_INTERVAL).map(drop))?;
-        let (memory, connections) = connection_memory(&url)?;
         let per_second = |number: usize| number as f64 / IDLE_TIME.as_secs_f64() / count as f64;
         parts.add(
             format!("an idle node, {count} running: statements and transactions a second; connections; their memory"),
