@@ -76,8 +76,8 @@ pub(super) async fn open_existing_with_head(location: &str, data: Option<&Path>)
             let path = parsed.path();
             let store = SqliteStore::open_existing(&path).await?;
             let head = data.or_else(|| path.parent()).map(|directory| HeadFile::new(directory, &path));
-            let head = head.map(|head| match store.find_truncation() {
-                Some(reason) => head.with_store_damage(StoreState::Damaged, &reason),
+            let head = head.map(|head| match store.truncation() {
+                Some(reason) => head.with_store_damage(StoreState::Damaged, reason),
                 None => head,
             });
             Ok(OpenedStore { store: Arc::new(store), head })
@@ -142,8 +142,8 @@ async fn open_file_with_head(path: PathBuf, data: &Path) -> Result<OpenedStore> 
     // Used before: anything but a readable store is damage. An unreadable head file counts as used before, too.
     match SqliteStore::open_existing(path).await {
         Ok(store) => {
-            let head = match store.find_truncation() {
-                Some(reason) => head.with_store_damage(StoreState::Damaged, &reason),
+            let head = match store.truncation() {
+                Some(reason) => head.with_store_damage(StoreState::Damaged, reason),
                 None => head,
             };
             Ok(OpenedStore { store: Arc::new(store), head: Some(head) })

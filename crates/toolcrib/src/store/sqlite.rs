@@ -90,6 +90,8 @@ macro_rules! with_connection {
 pub struct SqliteStore {
     path: PathBuf,
     timeouts: StoreTimeouts,
+    /// Description of a file that is shorter than its header says.
+    truncation: Option<String>,
     /// Only reads, so `PRAGMA data_version` of this connection also counts the writes of this process.
     reader: SerialConnection,
     /// Opened by the first write: a command that only reads needs one connection.
@@ -126,9 +128,9 @@ impl SqliteStore {
         SqliteStore::connect(path, DEFAULT_TIMEOUTS, ExpectedFile::CopyTarget).await
     }
 
-    /// Returns a description if the file is shorter than its header says.
-    pub(super) fn find_truncation(&self) -> Option<String> {
-        file::find_truncation(&self.path)
+    /// Returns a description if the file was shorter than its header says when the store was opened.
+    pub(super) fn truncation(&self) -> Option<&str> {
+        self.truncation.as_deref()
     }
 
     /// Returns the path of the file.
@@ -144,6 +146,9 @@ impl SqliteStore {
     /// Opens the connections and brings the schema up to date. The reader waits for a lock only as long as opening may
     /// take; in WAL mode it hardly ever has to.
     async fn connect(path: PathBuf, timeouts: StoreTimeouts, expected: ExpectedFile) -> Result<SqliteStore> {
+        // Before SQLite opens the file: closing it here would end the locks of this process, by which others know that
+        // the store is in use.
+        let truncation = file::find_truncation(&path);
         let options = SqliteConnectOptions::new()
             .filename(&path)
             .busy_timeout(timeouts.lock)
@@ -151,7 +156,7 @@ impl SqliteStore {
             .disable_statement_logging();
         let reader = SerialConnection::new(&path, timeouts.queue, options.clone().busy_timeout(timeouts.open));
         let writer = SerialConnection::new(&path, timeouts.queue, options.synchronous(SqliteSynchronous::Full));
-        let store = SqliteStore { path, timeouts, reader, writer };
+        let store = SqliteStore { path, timeouts, truncation, reader, writer };
         store.prepare(expected).await?;
         // From now on, both connections notice when the file is removed or replaced.
         let identity = FileIdentity::read(&store.path)?;
