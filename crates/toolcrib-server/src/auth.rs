@@ -105,7 +105,7 @@ pub(crate) struct Authenticator {
     refuse_own_process: bool,
     /// Read once: a new token takes effect at the next start.
     admin_token: AdminToken,
-    /// What stands for that token in stored sessions.
+    /// Representation of that token in stored sessions.
     admin_sessions: AdminSessions,
     /// Name of the cookie of console sessions.
     cookie_name: String,

@@ -23,7 +23,7 @@ const FILE_PREFIX: &str = "admin-file:";
 /// Prefix of the hashes of tokens in the variable.
 const VARIABLE_PREFIX: &str = "admin-variable:";
 
-/// What stands for the administrator's token of this node in stored sessions and links.
+/// Representation of the administrator's token of this node in stored sessions and links.
 #[derive(Debug)]
 pub(super) struct AdminSessions {
     /// Credential of new sessions and links.
