@@ -44,7 +44,7 @@ use super::{
     StoreAdministration, StoredRecord, StoredSnapshot, TokenUse,
 };
 use changes::ChangeListener;
-use connections::ConnectionPool;
+use connections::DatabasePool;
 use counts::BatchOutcome;
 use errors::{DatabaseName, StoreLabel};
 use journal::CommitAttempt;
@@ -79,7 +79,7 @@ macro_rules! with_connection {
 
 /// A [`Store`] in a PostgreSQL database.
 pub struct PostgresStore {
-    connections: ConnectionPool,
+    connections: DatabasePool,
     database: DatabaseName,
     changes: ChangeListener,
     own_changes: OwnChanges,
@@ -148,7 +148,7 @@ impl PostgresStore {
         // Announces the end to the server, which is not worth a failure.
         let _ = tokio::time::timeout(Duration::from_secs(1), connection.close()).await;
         prepared.map_err(|_| errors::no_answer_error(store, LONG_OPERATION_TIMEOUT))??;
-        let connections = ConnectionPool::new(options.clone(), database.clone());
+        let connections = DatabasePool::new(options.clone(), database.clone());
         let own_changes = OwnChanges::default();
         Ok(PostgresStore { connections, changes: ChangeListener::new(options), database, own_changes })
     }

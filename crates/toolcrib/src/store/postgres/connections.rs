@@ -34,7 +34,7 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Connections with the same options.
-pub(super) struct ConnectionPool {
+pub(super) struct DatabasePool {
     options: PgConnectOptions,
     database: DatabaseName,
     /// One permit for each connection that may be in use. Closed with the pool.
@@ -50,19 +50,19 @@ struct IdleConnection {
     since: Instant,
 }
 
-/// Exclusive use of a connection. Dropped without [`finish`](PooledConnection::finish), such as by a caller that is
+/// Exclusive use of a connection. Dropped without [`finish`](DatabaseConnection::finish), such as by a caller that is
 /// cancelled, it closes the connection, and the database rolls back what was begun.
-pub(super) struct PooledConnection<'a> {
+pub(super) struct DatabaseConnection<'a> {
     connection: PgConnection,
-    pool: &'a ConnectionPool,
+    pool: &'a DatabasePool,
     /// Released after the connection is idle or closed.
     _permit: SemaphorePermit<'a>,
 }
 
-impl ConnectionPool {
+impl DatabasePool {
     /// Opens no connection yet.
-    pub(super) fn new(options: PgConnectOptions, database: DatabaseName) -> ConnectionPool {
-        ConnectionPool {
+    pub(super) fn new(options: PgConnectOptions, database: DatabaseName) -> DatabasePool {
+        DatabasePool {
             options,
             database,
             permits: Semaphore::new(MAX_CONNECTIONS),
@@ -73,7 +73,7 @@ impl ConnectionPool {
 
     /// Returns a connection that works. While the database cannot be reached, one caller per second tries, and the
     /// others fail at once.
-    pub(super) async fn acquire(&self) -> Result<PooledConnection<'_>> {
+    pub(super) async fn acquire(&self) -> Result<DatabaseConnection<'_>> {
         let deadline = Instant::now() + ACQUIRE_TIMEOUT;
         let permit = match timeout_at(deadline, self.permits.acquire()).await {
             Ok(Ok(permit)) => permit,
@@ -84,7 +84,7 @@ impl ConnectionPool {
         match timeout_at(deadline, self.take_or_open()).await {
             Ok(Ok(connection)) => {
                 *self.next_attempt.lock() = None;
-                Ok(PooledConnection { connection, pool: self, _permit: permit })
+                Ok(DatabaseConnection { connection, pool: self, _permit: permit })
             }
             Ok(Err(error)) => {
                 tracing::debug!(database = %self.database, %error, "no connection to the store");
@@ -142,7 +142,7 @@ impl ConnectionPool {
     }
 }
 
-impl PooledConnection<'_> {
+impl DatabaseConnection<'_> {
     /// Ends the use of the connection, and converts an error. After an error or a timeout (`limit`) its state is
     /// unknown, so it is closed.
     pub(super) fn finish<T>(self, limit: Duration, outcome: Result<sqlx::Result<T>, Elapsed>) -> Result<T> {
@@ -164,7 +164,7 @@ impl PooledConnection<'_> {
 
     /// Makes the connection idle.
     fn release(self) {
-        let PooledConnection { connection, pool, _permit } = self;
+        let DatabaseConnection { connection, pool, _permit } = self;
         if pool.permits.is_closed() {
             return;
         }
@@ -174,7 +174,7 @@ impl PooledConnection<'_> {
     }
 }
 
-impl Deref for PooledConnection<'_> {
+impl Deref for DatabaseConnection<'_> {
     type Target = PgConnection;
 
     fn deref(&self) -> &PgConnection {
@@ -182,7 +182,7 @@ impl Deref for PooledConnection<'_> {
     }
 }
 
-impl DerefMut for PooledConnection<'_> {
+impl DerefMut for DatabaseConnection<'_> {
     fn deref_mut(&mut self) -> &mut PgConnection {
         &mut self.connection
     }
