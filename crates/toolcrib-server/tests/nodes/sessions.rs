@@ -8,6 +8,7 @@ use super::support::{NodeGroup, SharedStore, cookie_header, on_each_store, wait_
 on_each_store!(
     a_session_works_on_every_node_with_its_next_request_and_survives_a_restart,
     a_replaced_admin_token_ends_its_sessions_and_links_on_all_nodes,
+    the_store_holds_no_session_or_link_in_clear,
     a_login_link_works_once_over_all_nodes,
     a_logout_on_one_node_ends_the_session_on_all,
     a_revoked_token_ends_its_sessions_on_all_nodes,
@@ -31,6 +32,18 @@ async fn a_session_works_on_every_node_with_its_next_request_and_survives_a_rest
     let restarted = group.start_node_in(data_dir).await;
     assert_eq!(restarted.whoami(&cookie).await, here);
     assert_eq!(group.start_node().await.whoami(&cookie).await, here);
+}
+
+async fn the_store_holds_no_session_or_link_in_clear(store: SharedStore) {
+    let (group, one, _other) = NodeGroup::start_two(store).await;
+    let cookie = one.sign_in(&one.server.admin_token).await;
+    let link = one.server.app_state.create_login_path().await.unwrap();
+    let secret = |text: &str| text.trim().rsplit_once('=').unwrap().1.to_owned();
+    let stored = group.stored_text();
+    assert!(stored.contains("session") && stored.contains("link"), "both are stored: {stored}");
+    for secret in [secret(&cookie), secret(&link)] {
+        assert!(secret.len() >= 16 && !stored.contains(&secret), "{secret}");
+    }
 }
 
 /// Regression: the administrator stayed signed in with a token that had been replaced.

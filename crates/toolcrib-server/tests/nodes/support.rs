@@ -37,18 +37,29 @@ pub(crate) use on_each_store;
 /// An empty store that several registries can open.
 pub(crate) struct SharedStore {
     location: String,
-    _directory: Option<TempDir>,
+    /// `None` for a database.
+    directory: Option<TempDir>,
 }
 
 impl SharedStore {
     pub(crate) fn sqlite() -> SharedStore {
         let directory = tempfile::tempdir().unwrap();
-        SharedStore { location: directory.path().to_str().unwrap().to_owned(), _directory: Some(directory) }
+        SharedStore { location: directory.path().to_str().unwrap().to_owned(), directory: Some(directory) }
     }
 
     /// `None` without PostgreSQL.
     pub(crate) fn postgres() -> Option<SharedStore> {
-        Some(SharedStore { location: postgres::shared_database()?, _directory: None })
+        Some(SharedStore { location: postgres::shared_database()?, directory: None })
+    }
+
+    /// Returns what is stored, as far as it is text: all files, or the rows of the logins.
+    fn stored_text(&self) -> String {
+        let Some(directory) = &self.directory else {
+            return postgres::run_sql(&self.location, "SELECT logins::text FROM logins");
+        };
+        let files =
+            std::fs::read_dir(directory.path()).unwrap().map(|entry| std::fs::read(entry.unwrap().path()).unwrap());
+        files.map(|content| String::from_utf8_lossy(&content).into_owned()).collect()
     }
 }
 
@@ -72,6 +83,10 @@ impl NodeGroup {
         });
         let tools = [order, json!("refund"), json!("ship")];
         NodeGroup { store, shop: ScriptedSource::new(tools) }
+    }
+
+    pub(crate) fn stored_text(&self) -> String {
+        self.store.stored_text()
     }
 
     pub(crate) async fn start_node(&self) -> Node {
