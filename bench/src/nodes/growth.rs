@@ -40,8 +40,9 @@ const ADD_COUNTS: &str = "INSERT INTO call_counts \
 /// First lines of the table.
 const HEAD: &str = "\
 | 3 nodes, one tool for each source | first start | discovery by one node | a write until all nodes show it: median, 99th percentile \
-| CPU time of a write on a node | on the database | CPU time of a second with 10 lists on one of the other nodes | on the database |
-|---|---:|---:|---|---:|---:|---:|---:|
+| CPU time of a write on a node | on the database | CPU time of a second with 10 lists on one of the other nodes | on the database \
+| memory of a node |
+|---|---:|---:|---|---:|---:|---:|---:|---:|
 ";
 
 /// Nodes of one size.
@@ -105,14 +106,16 @@ impl GrowthTarget {
         let times = measure_propagation(&self.nodes, &tool, WRITES, INTERVAL)?;
         let after = (self.nodes_cpu_time()?, self.database.cpu_time()?);
         let lists = self.measure_lists()?;
+        let memory = self.nodes.last().ok_or("there are no nodes")?.resident_memory()?;
         Ok(format!(
-            "| {label} | {begin} | {}, {} | {} | {} | {} | {} |\n",
+            "| {label} | {begin} | {}, {} | {} | {} | {} | {} | {:.0} MB |\n",
             format_duration(percentile(&times.since_request, 0.5)),
             format_duration(percentile(&times.since_request, 0.99)),
             format_duration((after.0 - before.0) / (WRITES * NODES) as u32),
             format_duration((after.1 - before.1) / WRITES as u32),
             format_duration(lists.0),
             format_duration(lists.1),
+            memory as f64 / 1e6,
         ))
     }
 

@@ -42,7 +42,14 @@ pub(super) fn run(parts: &mut PartsTable) -> Result<()> {
     let (_, database) = url.rsplit_once('/').ok_or("the URL names no database")?;
     run_sql(&url, &format!("ALTER DATABASE {database} SET log_statement = 'all'"));
     // By a node that ends: its connections would stay for two minutes.
-    files.start_node("discovering", &url)?.discover_all()?;
+    let first = files.start_node("discovering", &url)?;
+    let discovered = count_statements(&server, || first.discover_all().map(drop))?;
+    drop(first);
+    let per_source = |count: usize| count as f64 / SOURCES as f64;
+    parts.add(
+        "a discovery: statements and transactions",
+        format!("{:.1}, {:.1}", per_source(discovered.statements), per_source(discovered.transactions)),
+    );
     let mut writes = Vec::new();
     for count in [1, NODES] {
         let nodes = files.start_nodes(count, &url)?;
