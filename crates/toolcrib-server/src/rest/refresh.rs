@@ -126,9 +126,9 @@ async fn refresh_source(request: AuthorizedRequest, PathParam(name): PathParam, 
 /// A server that answers, such as with 404, was reached, so a retry would fail again; a program that cannot be started
 /// was not.
 fn outcome_status(outcome: &RefreshOutcome, has_program: bool) -> StatusCode {
-    let is_unreachable = |error: &ErrorSummary| match error.code {
-        Code::ToolUnavailable => error.retryable || has_program,
-        code => code == Code::StoreUnavailable,
+    let is_unreachable = |error: &ErrorSummary| {
+        error.code == Code::StoreUnavailable
+            || (error.code == Code::ToolUnavailable && (error.retryable || has_program))
     };
     if outcome.status != RefreshStatus::Failed {
         StatusCode::OK
