@@ -39,8 +39,8 @@ fn a_store_is_copied_to_postgresql_and_back() {
     let data = workspace.path("data").to_str().unwrap().to_owned();
     let there = run_json(&workspace, &["store", "copy", "--from", &data, "--to", &url]);
     assert_eq!(there["verified"], true);
-    let refused = run(&workspace, 1, &["store", "copy", "--from", &data, "--to", &url]);
-    assert!(refused.contains("has records already"), "{refused}");
+    // Such as after the command was killed before its output.
+    assert_eq!(run_json(&workspace, &["store", "copy", "--from", &data, "--to", &url]), there);
     let verified = run_json(&workspace, &["verify", "--store", &url]);
     assert_eq!((&verified["records"], &verified["faults"]), (&there["records"], &json!([])));
     let tools = |store: &str| run_json(&workspace, &["tools", "--store", store]);
@@ -54,6 +54,12 @@ fn a_store_is_copied_to_postgresql_and_back() {
     assert_eq!(run_json(&workspace, &["verify", "--store", &target])["faults"], json!([]));
     let history = |store: &str| run_json(&workspace, &["history", "--store", store]);
     assert_eq!(history(&target), history(&url));
+
+    run(&workspace, 0, &["token", "create", "ci", "--role", "agent", "--store", &url]);
+    let refused = run(&workspace, 1, &["store", "copy", "--from", &data, "--to", &url]);
+    assert!(refused.contains("has records already"), "{refused}");
+    let refused = run(&workspace, 2, &["store", "copy", "--from", &url, "--to", &url]);
+    assert!(refused.contains("name the same store"), "{refused}");
 }
 
 #[test]
@@ -69,6 +75,7 @@ fn a_database_is_backed_up_and_restored_into_an_empty_one() {
     assert_eq!(run_json(&workspace, &["restore", &backup, "--store", &other])["records"], copied["records"]);
     let verified = run_json(&workspace, &["verify", "--store", &other]);
     assert_eq!((&verified["records"], &verified["faults"]), (&copied["records"], &json!([])));
+    run(&workspace, 0, &["token", "create", "ci", "--role", "agent", "--store", &other]);
     let refused = run(&workspace, 1, &["restore", &backup, "--store", &other]);
     assert!(refused.contains("has records already"), "{refused}");
 }

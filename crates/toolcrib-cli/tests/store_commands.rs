@@ -107,9 +107,13 @@ fn a_store_is_copied_only_into_an_empty_one() {
     let copy = ["store", "copy", "--from", text(&data), "--to", text(&other)];
     let report = run_json(&workspace, &copy);
     assert_eq!(report["verified"], true);
+    assert_eq!(run_json(&workspace, &copy), report, "such as after the command was killed before its output");
+    let refused = run(&workspace, 2, &["store", "copy", "--from", text(&data), "--to", text(&data)]);
+    assert!(refused.contains("name the same store"), "{refused}");
+    assert_eq!(run_json(&workspace, &["--data", text(&other), "verify"])["records"], report["records"]);
+    run(&workspace, 0, &["--data", text(&other), "token", "create", "ci", "--role", "agent"]);
     let refused = run(&workspace, 1, &copy);
     assert!(refused.contains("has records already"), "{refused}");
-    assert_eq!(run_json(&workspace, &["--data", text(&other), "verify"])["records"], report["records"]);
     let refused = run(&workspace, 2, &["store", "copy", "--from", text(&data), "--to", "memory:"]);
     assert!(refused.contains("`memory:`"), "{refused}");
 

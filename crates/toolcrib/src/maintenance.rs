@@ -273,8 +273,7 @@ impl Maintenance {
             StoreState::Ok | StoreState::Down => Ok(()),
             state @ (StoreState::Damaged | StoreState::Missing) => {
                 let is_missing = state == StoreState::Missing;
-                let message =
-                    if is_missing { "the file of the store was removed or replaced" } else { "the store is damaged" };
+                let message = if is_missing { "the store was removed or replaced" } else { "the store is damaged" };
                 let message = format!(
                     "{message}; tool lists are served from memory, and nothing is written; run `toolcrib verify`"
                 );

@@ -47,7 +47,7 @@ pub use measurements::{
 pub use memory::MemoryStore;
 pub(crate) use nodes::{MIN_NODE_REPORT_INTERVAL, NODE_REPORT_INTERVAL};
 pub use nodes::{NodeReport, NodeStatus};
-pub use open::{OpenedStore, open, open_copy_target, open_existing, open_with_head};
+pub use open::{OpenedStore, is_same_location, open, open_copy_target, open_existing, open_with_head};
 #[cfg(feature = "postgres")]
 pub use postgres::PostgresStore;
 #[cfg(feature = "sqlite")]

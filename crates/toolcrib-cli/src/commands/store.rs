@@ -102,6 +102,9 @@ async fn copy(common: &CommonArguments, arguments: &CopyArguments) -> Result<()>
             return Err(Error::new(Code::ConfigInvalid, "`memory:` ends with this command; name a store that lasts"));
         }
     }
+    if store::is_same_location(&arguments.from, &arguments.to)? {
+        return Err(Error::new(Code::ConfigInvalid, "`--from` and `--to` name the same store; name another target"));
+    }
     let from = store::open_existing(&arguments.from).await?;
     let copied = match store::open_copy_target(&arguments.to).await {
         Ok(to) => {

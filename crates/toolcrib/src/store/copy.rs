@@ -75,18 +75,32 @@ pub enum CopyProgress {
 /// Reports the progress of a copy.
 pub type ReportProgress<'a> = &'a (dyn Fn(CopyProgress) + Send + Sync);
 
-/// Copies a store into an empty one, or continues an interrupted copy. Fails with `STORE_UNAVAILABLE` for a damaged
-/// source, and with `CONFLICT` for a target with other content; nothing is changed then.
+/// Copies a store into an empty one, or continues an interrupted copy. A target that is the finished copy of this source
+/// is only compared. Fails with `STORE_UNAVAILABLE` for a damaged source, and with `CONFLICT` for a target with other
+/// content; nothing is changed then.
 pub async fn copy_store(from: &OpenedStore, to: &dyn Store, progress: ReportProgress<'_>) -> Result<CopyReport> {
     let source = SourceJournal::read(from, progress).await?;
     let store = &*from.store;
-    to.administration().begin_copy(store.key().await?).await?;
-    copy_records(store, to, &source, progress).await?;
-    progress(CopyProgress::CopyingContent);
-    let content = copy_content(store, to, &source).await?;
-    copy_measurements(store, to).await?;
-    compare_records(store, to, &source, progress).await?;
-    to.administration().finish_copy().await?;
+    let key = store.key().await?;
+    let content = match to.administration().begin_copy(key).await {
+        Ok(()) => {
+            copy_records(store, to, &source, progress).await?;
+            progress(CopyProgress::CopyingContent);
+            let content = copy_content(store, to, &source, ContentStep::Write).await?;
+            copy_measurements(store, to).await?;
+            compare_records(store, to, &source, progress).await?;
+            to.administration().finish_copy().await?;
+            content
+        }
+        // A command that was killed between the last write and its output is repeated.
+        Err(refusal) => {
+            let is_copy = source.records > 0 && to.key().await? == key;
+            if !is_copy || compare_records(store, to, &source, progress).await.is_err() {
+                return Err(refusal);
+            }
+            copy_content(store, to, &source, ContentStep::Compare).await?
+        }
+    };
     Ok(CopyReport {
         records: source.records,
         position: source.head.position.seq,
@@ -206,12 +220,25 @@ struct CopiedContent {
     missing: usize,
 }
 
+/// Whether content is written before it is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ContentStep {
+    Write,
+    Compare,
+}
+
 /// Copies definitions, manifests and lists, and reads each back.
-async fn copy_content(from: &dyn Store, to: &dyn Store, source: &SourceJournal) -> Result<CopiedContent> {
+async fn copy_content(
+    from: &dyn Store,
+    to: &dyn Store,
+    source: &SourceJournal,
+    step: ContentStep,
+) -> Result<CopiedContent> {
+    let writes = step == ContentStep::Write;
     let mut copied = CopiedContent::default();
     for names in source.definitions.chunks(DEFINITION_BATCH) {
         let mut found = from.definitions(names).await?;
-        for (name, definition) in &found {
+        for (name, definition) in found.iter().filter(|_| writes) {
             to.put_definition(*name, definition).await?;
         }
         let mut written = to.definitions(names).await?;
@@ -224,7 +251,7 @@ async fn copy_content(from: &dyn Store, to: &dyn Store, source: &SourceJournal) 
     let manifests: Vec<Fingerprint> = source.references.manifests.iter().copied().collect();
     for fingerprints in manifests.chunks(LIST_BATCH) {
         let found = from.manifests(fingerprints).await?;
-        for manifest in &found {
+        for manifest in found.iter().filter(|_| writes) {
             to.put_manifest(manifest).await?;
         }
         let written = to.manifests(fingerprints).await?;
@@ -235,7 +262,7 @@ async fn copy_content(from: &dyn Store, to: &dyn Store, source: &SourceJournal) 
     let features: Vec<Fingerprint> = source.references.features.iter().copied().collect();
     for fingerprints in features.chunks(LIST_BATCH) {
         let found = from.features(fingerprints).await?;
-        for list in &found {
+        for list in found.iter().filter(|_| writes) {
             to.put_features(list).await?;
         }
         let written = to.features(fingerprints).await?;

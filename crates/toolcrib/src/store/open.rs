@@ -195,6 +195,24 @@ pub(super) fn store_file(location: &str) -> Result<Option<PathBuf>> {
     })
 }
 
+/// Whether two locations are those of the same store. Fails for a malformed one.
+pub fn is_same_location(one: &str, other: &str) -> Result<bool> {
+    let id = |location: &str| -> Result<String> {
+        Ok(match parse_location(location)? {
+            StoreLocation::Memory => location.to_owned(),
+            #[cfg(feature = "postgres")]
+            StoreLocation::Database(url) => PostgresStore::database_name(url)?,
+            #[cfg(not(feature = "postgres"))]
+            StoreLocation::Database(url) => url.to_owned(),
+            location @ (StoreLocation::File(_) | StoreLocation::Directory(_)) => {
+                let path = location.path();
+                path.canonicalize().unwrap_or(path).display().to_string()
+            }
+        })
+    };
+    Ok(id(one)? == id(other)?)
+}
+
 /// Whether a location is that of a database.
 #[cfg(feature = "sqlite")]
 pub(super) fn is_database(location: &str) -> bool {

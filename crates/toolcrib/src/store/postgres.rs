@@ -35,6 +35,7 @@ use sqlx::{ConnectOptions, Connection, PgConnection};
 use toolcrib_core::features::{FeatureList, FeatureSummary};
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::manifest::PackedManifest;
+use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::{Code, Error, Result, ResultExt, Source, SourceId, Timestamp};
 
 use super::administration::unfinished_copy_error;
@@ -51,14 +52,36 @@ use journal::CommitAttempt;
 
 /// Maximum time of the first connection, so that a command with a wrong URL fails soon.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(5);
-/// Maximum time of one operation, as seen from here: a database that is paused sends neither answer nor error.
-const OPERATION_TIMEOUT: Duration = Duration::from_secs(15);
+/// Maximum time of one operation, as seen from here: a database that is paused sends neither answer nor error. A start
+/// that such a database interrupts ends within 10 s.
+const OPERATION_TIMEOUT: Duration = Duration::from_secs(8);
 /// Maximum time of operations that read everything. Each of their statements is short.
 const LONG_OPERATION_TIMEOUT: Duration = Duration::from_secs(600);
 /// Limits that the database itself applies to each statement, so that none goes on after its client has given up. A
 /// process that is paused within a transaction loses its locks long before the others give up waiting for them.
 const SERVER_TIMEOUTS: [(&str, &str); 3] =
-    [("lock_timeout", "5s"), ("statement_timeout", "10s"), ("idle_in_transaction_session_timeout", "2s")];
+    [("lock_timeout", "5s"), ("statement_timeout", "7s"), ("idle_in_transaction_session_timeout", "2s")];
+/// Parameters of the URL, other than `options[NAME]`.
+const URL_PARAMETERS: [&str; 18] = [
+    "sslmode",
+    "ssl-mode",
+    "sslrootcert",
+    "ssl-root-cert",
+    "ssl-ca",
+    "sslcert",
+    "ssl-cert",
+    "sslkey",
+    "ssl-key",
+    "statement-cache-capacity",
+    "host",
+    "hostaddr",
+    "port",
+    "dbname",
+    "user",
+    "password",
+    "application_name",
+    "options",
+];
 /// Poll interval. Notifications are faster; polling finds what was written while the listening connection was lost.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 /// Maximum time of a poll, so that a database that does not answer is soon known to be down.
@@ -143,11 +166,10 @@ impl PostgresStore {
             Ok(connection) => connection.map_err(|error| errors::store_error(store, error))?,
             Err(_) => return Err(errors::no_answer_error(store, OPEN_TIMEOUT)),
         };
-        let prepared =
-            tokio::time::timeout(LONG_OPERATION_TIMEOUT, prepare(&mut connection, expected, &database)).await;
+        let prepared = prepare(&mut connection, expected, &database).await;
         // Announces the end to the server, which is not worth a failure.
         let _ = tokio::time::timeout(Duration::from_secs(1), connection.close()).await;
-        prepared.map_err(|_| errors::no_answer_error(store, LONG_OPERATION_TIMEOUT))??;
+        prepared?;
         let connections = DatabasePool::new(options.clone(), database.clone());
         let own_changes = OwnChanges::default();
         Ok(PostgresStore { connections, changes: ChangeListener::new(options), database, own_changes })
@@ -176,9 +198,27 @@ impl PostgresStore {
 /// Parses a URL.
 fn parse_url(url: &str) -> Result<PgConnectOptions> {
     // The error of the parser may quote the password.
-    PgConnectOptions::from_str(url).map_err(|_| {
+    let invalid = || {
         let message = "the URL of the PostgreSQL store is invalid; write `postgres://USER:PASSWORD@HOST:PORT/DATABASE`";
         Error::new(Code::ConfigInvalid, message)
+    };
+    let parsed = url::Url::parse(url).map_err(|_| invalid())?;
+    // The parser ignores an unknown parameter, and a misspelt `sslmode` would turn off the check of the certificate.
+    let is_known = |name: &str| URL_PARAMETERS.contains(&name) || name.starts_with("options[");
+    if let Some((unknown, _)) = parsed.query_pairs().find(|(name, _)| !is_known(name)) {
+        let message = format!(
+            "the URL of the PostgreSQL store has the unknown parameter `{}`; known ones are {}",
+            sanitize_truncated(&unknown, 40),
+            URL_PARAMETERS.join(", ")
+        );
+        return Err(Error::new(Code::ConfigInvalid, message));
+    }
+    let options = PgConnectOptions::from_str(url).map_err(|_| invalid())?;
+    // The parser leaves the brackets of an IPv6 address, with which no host is found.
+    let host = options.get_host().strip_prefix('[').and_then(|host| host.strip_suffix(']')).map(str::to_owned);
+    Ok(match host {
+        Some(host) => options.host(&host),
+        None => options,
     })
 }
 
@@ -191,23 +231,32 @@ fn with_session_settings(options: PgConnectOptions) -> PgConnectOptions {
 /// being changed.
 async fn prepare(connection: &mut PgConnection, expected: ExpectedSchema, database: &DatabaseName) -> Result<()> {
     let store = StoreLabel::Opening(database);
-    let fail = |error| errors::store_error(store, error);
-    let state = tokio::time::timeout(OPEN_TIMEOUT, schema::read_state(connection)).await;
-    match state.map_err(|_| errors::no_answer_error(store, OPEN_TIMEOUT))?.map_err(fail)? {
+    match within(OPEN_TIMEOUT, store, schema::read_state(connection)).await? {
         schema::DatabaseSchema::Usable => {}
         schema::DatabaseSchema::New if expected == ExpectedSchema::Existing => {
             return Err(errors::lost_store_error(store, "holds no tables"));
         }
-        // Takes as long as it takes: a migration may rewrite large tables.
-        schema::DatabaseSchema::New | schema::DatabaseSchema::Older(_) => {
-            schema::migrate(connection).await.map_err(fail)?.check(store)?;
+        schema::DatabaseSchema::New => within(OPEN_TIMEOUT, store, schema::migrate(connection)).await?.check(store)?,
+        // May rewrite large tables.
+        schema::DatabaseSchema::Older(_) => {
+            within(LONG_OPERATION_TIMEOUT, store, schema::migrate(connection)).await?.check(store)?;
         }
         unusable @ (schema::DatabaseSchema::Newer(_) | schema::DatabaseSchema::Incomplete) => unusable.check(store)?,
     }
-    if expected != ExpectedSchema::CopyTarget && administration::is_copying(connection).await.map_err(fail)? {
+    if expected != ExpectedSchema::CopyTarget
+        && within(OPEN_TIMEOUT, store, administration::is_copying(connection)).await?
+    {
         return Err(unfinished_copy_error(&database.to_string()));
     }
     Ok(())
+}
+
+/// Limits a step of the opening.
+async fn within<T>(limit: Duration, store: StoreLabel<'_>, step: impl Future<Output = sqlx::Result<T>>) -> Result<T> {
+    match tokio::time::timeout(limit, step).await {
+        Ok(done) => done.map_err(|error| errors::store_error(store, error)),
+        Err(_) => Err(errors::no_answer_error(store, limit)),
+    }
 }
 
 #[async_trait]
@@ -454,7 +503,11 @@ mod tests {
 
     #[test]
     fn an_invalid_url_is_refused_without_repeating_it() {
-        for url in ["postgres://me:secret@host:port/db", "postgres://me:secret@host/db?sslmode=maybe"] {
+        for url in [
+            "postgres://me:secret@host:port/db",
+            "postgres://me:secret@host/db?sslmode=maybe",
+            "postgres://me:secret@host/db?sslmod=verify-full",
+        ] {
             let error = parse_url(url).unwrap_err();
             assert_eq!(error.code, Code::ConfigInvalid);
             assert!(!error.message.contains("secret"), "{}", error.message);
@@ -466,6 +519,8 @@ mod tests {
         let name = |url: &str| PostgresStore::database_name(url).unwrap();
         assert_eq!(name("postgres://me:secret@db.example.com/tools"), "postgres://me@db.example.com:5432/tools");
         assert_eq!(name("postgresql://me@127.0.0.1:5433/tools?sslmode=disable"), "postgres://me@127.0.0.1:5433/tools");
+        assert_eq!(name("postgres://me:secret@[::1]:5433/tools"), "postgres://me@[::1]:5433/tools");
+        assert_eq!(parse_url("postgres://me@[::1]/tools").unwrap().get_host(), "::1");
     }
 
     #[tokio::test]

@@ -17,8 +17,8 @@ use toolcrib::core::{Error, Result, Timestamp};
 use toolcrib::refresh::RefreshStatus;
 use toolcrib::registry::HistoryQuery;
 use toolcrib::store::{
-    CacheCount, CallCount, ChangeCounters, Commit, CommitOutcome, CountBatch, DiscoveryCheck, Lease, Login, MemoryStore,
-    SourceStatus, Store, StoreAdministration, StoreState, StoredRecord, StoredSnapshot, TokenUse,
+    CacheCount, CallCount, ChangeCounters, Commit, CommitOutcome, CountBatch, DiscoveryCheck, Lease, Login,
+    MemoryStore, SourceStatus, Store, StoreAdministration, StoreState, StoredRecord, StoredSnapshot, TokenUse,
 };
 use toolcrib::testkit::ScriptedSource;
 use toolcrib::{Code, Registry, RegistryOptions, Source, SourceId};

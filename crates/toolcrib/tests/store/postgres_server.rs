@@ -1,11 +1,13 @@
 //! Properties of stores in PostgreSQL alone: errors of the server, schemas of other versions, notifications, and a
 //! server that is restarted or does not answer.
 
+use std::path::Path;
 use std::time::Duration;
 
 use toolcrib::core::inventory::{Actor, Event};
 use toolcrib::core::{Code, Error, Timestamp};
 use toolcrib::store::{self, Commit, CommitOutcome, HeadFile, NodeReport, PostgresStore, Store, StoreState};
+use toolcrib::{Registry, RegistryOptions};
 use toolcrib_testkit::observe::wait_until_async;
 use toolcrib_testkit::postgres::{PostgresServer, StopMode, run_sql, shared_database};
 use toolcrib_testkit::programs;
@@ -266,19 +268,47 @@ async fn nodes_are_listed_with_their_lag_until_they_end() {
 async fn a_database_that_lost_its_tables_is_damage_and_not_a_first_start() {
     let url = database_or_skip!("a_database_that_lost_its_tables_is_damage_and_not_a_first_start");
     let data = tempfile::tempdir().unwrap();
-    let opened = store::open_with_head(&url, data.path()).await.unwrap();
-    let options = toolcrib::RegistryOptions {
-        store: Some(opened.store),
-        head_file: opened.head,
-        environment: Vec::new(),
-        ..toolcrib::RegistryOptions::default()
-    };
-    let config = crate::support::config("sources: { core: { builtin: all } }");
-    toolcrib::Registry::open(config, options).await.unwrap().close().await;
+    open_registry(&url, data.path()).await.close().await;
     run_sql(&url, "DROP SCHEMA public CASCADE; CREATE SCHEMA public");
     let opened: Option<HeadFile> = store::open_with_head(&url, data.path()).await.unwrap().head;
     assert!(format!("{opened:?}").contains("holds no tables"), "{opened:?}");
     assert_eq!(describe_schema(&url), "", "nothing was created");
+}
+
+/// Opens a registry with a source, which remembers the head of its journal.
+async fn open_registry(url: &str, data: &Path) -> Registry {
+    let opened = store::open_with_head(url, data).await.unwrap();
+    let options = RegistryOptions {
+        store: Some(opened.store),
+        head_file: opened.head,
+        environment: Vec::new(),
+        ..RegistryOptions::default()
+    };
+    let config = crate::support::config("sources: { core: { builtin: all } }");
+    Registry::open(config, options).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_that_write_nothing_notice_a_lost_journal_and_a_lost_database() {
+    let url = database_or_skip!("nodes_that_write_nothing_notice_a_lost_journal_and_a_lost_database");
+    let (server, database) = url.rsplit_once('/').unwrap();
+    for (statement, expected) in [
+        (format!("TRUNCATE {database}.public.journal"), StoreState::Damaged),
+        (format!("DROP DATABASE {database} WITH (FORCE)"), StoreState::Missing),
+    ] {
+        let data = tempfile::tempdir().unwrap();
+        let registry = open_registry(&url, data.path()).await;
+        assert_eq!(registry.store().health().state, StoreState::Ok);
+        let administered = if expected == StoreState::Missing { format!("{server}/postgres") } else { url.clone() };
+        run_sql(&administered, &statement);
+        crate::support::wait_until("the loss is noticed", || registry.store().health().state == expected).await;
+        assert_eq!(registry.store().check_ready().unwrap_err().code, Code::StoreUnavailable);
+        registry.close().await;
+        if expected == StoreState::Damaged {
+            // As it was before, for the other loss.
+            run_sql(&url, "DROP SCHEMA public CASCADE; CREATE SCHEMA public");
+        }
+    }
 }
 
 #[tokio::test]

@@ -27,6 +27,7 @@ impl DatabaseName {
         let server = match options.get_socket() {
             // The port is a part of the name of the socket.
             Some(socket) => format!("{}:{port}", socket.display()),
+            None if options.get_host().contains(':') => format!("[{}]:{port}", options.get_host()),
             None => format!("{}:{port}", options.get_host()),
         };
         let options = options.get_options().map(|options| format!("?options={options}")).unwrap_or_default();
@@ -64,7 +65,13 @@ pub(super) fn store_error(store: StoreLabel<'_>, error: sqlx::Error) -> Error {
     // https://www.postgresql.org/docs/current/errcodes-appendix.html
     let (message, retryable) = match code.as_str() {
         "28P01" | "28000" => (format!("{store} refuses this user or password; check the URL of the store"), false),
-        "3D000" => (format!("{store} does not exist; create the database with `createdb`"), false),
+        "3D000" => match store {
+            StoreLabel::Opening(_) => (format!("{store} does not exist; create the database with `createdb`"), false),
+            StoreLabel::Running => {
+                let message = format!("{store} is missing: its database was removed{VERIFY_HINT}");
+                return StoreState::Missing.annotate(Error::new(Code::StoreUnavailable, message)).with_cause(error);
+            }
+        },
         "42501" | "3F000" => {
             let message =
                 format!("the user of {store} lacks rights; it must own its tables, or may create them in the schema");

@@ -60,16 +60,19 @@ pub(super) async fn read_records(
     .await
 }
 
-/// Returns the number of changes of each part. The number in `head` counts those of records, statuses and leases.
+/// Returns the number of changes of each part. The number in `head` counts those of records, statuses and leases. A journal
+/// that has lost its last record counts as changed, so that every node reads it and notices.
 pub(super) async fn read_change_counters(connection: &mut PgConnection) -> sqlx::Result<ChangeCounters> {
-    let (journal, counts, logins, token_uses): (i64, i64, i64, i64) = sqlx::query_as(
-        "SELECT changes, (SELECT number FROM changes WHERE part = 'counts'),
+    let (journal, is_complete, counts, logins, token_uses): (i64, bool, i64, i64, i64) = sqlx::query_as(
+        "SELECT changes, seq = 0 OR EXISTS (SELECT 1 FROM journal WHERE journal.seq = head.seq),
+             (SELECT number FROM changes WHERE part = 'counts'),
              (SELECT number FROM changes WHERE part = 'logins'), (SELECT number FROM changes WHERE part = 'token_uses')
          FROM head",
     )
     .fetch_one(connection)
     .await?;
     let [journal, counts, logins, token_uses] = [journal, counts, logins, token_uses].map(i64::unsigned_abs);
+    let journal = if is_complete { journal } else { u64::MAX };
     Ok(ChangeCounters { journal, counts, logins, token_uses })
 }
 
