@@ -93,6 +93,23 @@ async fn on_shutdown_idle_connections_close_and_calls_finish() {
     server.stop().await;
 }
 
+/// Regression: a call over MCP that was sent before the shutdown, and read after it began, was rejected.
+#[tokio::test]
+async fn calls_that_were_sent_before_the_shutdown_are_executed() {
+    let shop = ScriptedSource::new(["order"]);
+    let server = start_limited(&[("shop", &shop)], limits_with_drain_timeout(Duration::from_secs(3600))).await;
+    let mut calls = Vec::new();
+    for _ in 0..16 {
+        calls.push(start_mcp_call(&server, "application/json").await);
+    }
+    server.begin_shutdown();
+    for call in &mut calls {
+        assert_eq!(read_response(call).await.expect_json(200)["result"]["isError"], Value::Null);
+    }
+    assert_eq!(shop.calls(), calls.len());
+    server.stop().await;
+}
+
 #[tokio::test]
 async fn every_request_aborted_by_the_shutdown_gets_a_response() {
     let shop = ScriptedSource::new(["order"]);
