@@ -1,7 +1,11 @@
-//! `examples/cluster/`: the script with real nodes, PostgreSQL and HAProxy, and the shape of the files for containers.
+//! Several nodes as real processes on one PostgreSQL: under faults, behind the balancer of `examples/cluster/`, and started
+//! by the script there; and the shape of its files for containers.
 #![cfg(target_os = "linux")]
 
+mod balancer;
+mod chaos;
 mod manifests;
+mod nodes;
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
@@ -170,6 +174,16 @@ impl Drop for Cluster {
             self.end();
         }
     }
+}
+
+/// Whether tests run at their full size, which `cargo xtask soak` selects.
+fn is_full_size() -> bool {
+    std::env::var("TOOLCRIB_SOAK").is_ok_and(|size| size == "full")
+}
+
+/// Number that decides which faults a test causes: the one that the caller has set, or a random one.
+fn fault_seed() -> u64 {
+    std::env::var("TOOLCRIB_SOAK_SEED").map_or_else(|_| rand::random(), |seed| seed.parse().unwrap())
 }
 
 /// Label of the node that answered, which the balancer adds to the response.

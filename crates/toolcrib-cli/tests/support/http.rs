@@ -1,7 +1,8 @@
 //! A minimal HTTP and MCP client for a running `toolcrib serve`.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::TcpStream;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 pub(crate) use toolcrib_testkit::raw_http::RawHttpResponse;
@@ -24,6 +25,30 @@ pub(crate) fn request(url: &str, method: &str, path: &str, headers: &str, body: 
     // A reset connection may still have delivered a response.
     let _ = stream.read_to_end(&mut response);
     RawHttpResponse::parse(&response)
+}
+
+/// Like [`request`], for a server that may be gone or hang: fails if it cannot be reached, does not respond in time, or
+/// ends before its response is complete.
+pub(crate) fn try_request(
+    url: &str,
+    method: &str,
+    path: &str,
+    headers: &str,
+    body: &str,
+    timeout: Duration,
+) -> io::Result<RawHttpResponse> {
+    let address = url.strip_prefix("http://").unwrap();
+    let mut stream = TcpStream::connect_timeout(&address.parse().unwrap(), timeout)?;
+    stream.set_read_timeout(Some(timeout))?;
+    stream.write_all(&encode_request(address, method, path, headers, body.as_bytes()))?;
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes)?;
+    let response = RawHttpResponse::parse(&bytes);
+    let length = response.header("content-length").and_then(|length| length.parse().ok());
+    if response.status == 0 || length.is_some_and(|length: usize| length != response.body.len()) {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(response)
 }
 
 /// Calls a tool over MCP 2026-07-28 with `more` in `_meta`; returns the result.
