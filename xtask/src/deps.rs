@@ -52,6 +52,14 @@ pub(crate) fn fetch(paths: &WorkspacePaths, report: &mut StepReport) {
     let log = paths.deps_dir.join("apt.log");
     // Part of Debian's `prometheus`; tests check the metrics endpoint with it.
     report.run_step("promtool", || program_status(ensure_program("promtool", "--version", "prometheus", &log)));
+    install_cluster_programs(paths, report);
+}
+
+/// Installs the programs that several nodes need, one step each.
+pub(crate) fn install_cluster_programs(paths: &WorkspacePaths, report: &mut StepReport) {
+    // For the log, also before anything else was fetched. An error shows when the log is written.
+    let _ = fs::create_dir_all(&paths.deps_dir);
+    let log = paths.deps_dir.join("apt.log");
     report.run_step("postgresql", || program_status(postgresql::ensure_installed(&log)));
     // Balances the nodes of `examples/cluster`.
     report.run_step("haproxy", || program_status(ensure_program("haproxy", "-v", "haproxy", &log)));

@@ -2,7 +2,7 @@
 //! quickly on a fresh machine and is not rebuilt when the features of a dependency change.
 //!
 //! Each command is a list of steps (`report`) that start other programs (`process`): `check` is the inner loop, `test`
-//! is what CI runs, `bench` measures, `dist` packages. `deps` fetches the programs that tests need.
+//! is what CI runs, `soak` tests nodes under faults for longer, `bench` measures, `dist` packages. `deps` fetches the programs that tests need.
 
 #![expect(clippy::print_stdout, reason = "the output of this program is its report")]
 
@@ -11,6 +11,7 @@ use std::process::ExitCode;
 mod bench;
 mod check;
 mod dist;
+mod soak;
 mod test;
 
 mod conformance;
@@ -32,6 +33,7 @@ cargo xtask: checks, tests, measures and packages Toolcrib
 
 usage: cargo xtask check
        cargo xtask test [FILTER…]
+       cargo xtask soak
        cargo xtask bench [NAME…]
        cargo xtask dist
 
@@ -39,6 +41,7 @@ usage: cargo xtask check
   test            everything that CI runs: fetches what the tests need, then all of `check`, dependencies,
                   documentation, all tests, MCP conformance, and an archive that is unpacked and tried
   test FILTER…    fetch and build, then only the tests and conformance scenarios whose name contains a FILTER
+  soak            the tests of several nodes under faults at full size: 10,000 changes, 100 agents; some minutes
   bench           build with the profile `dist`, measure, and compare the ratios with their bars; `proxy` is
                   measured with the profile `release` too
   bench NAME…     only these: start, discovery, publish, curves, wire, proxy, search, openapi, http,
@@ -72,8 +75,9 @@ fn main() -> ExitCode {
         ["bench", names @ ..] if names.iter().all(|name| !name.starts_with('-')) => {
             in_workspace(|paths| bench::run(paths, names))
         }
+        ["soak"] => in_workspace(soak::run),
         ["dist"] => in_workspace(dist::run),
-        [] | ["help" | "-h" | "--help", ..] | ["check" | "test" | "bench" | "dist", "-h" | "--help"] => {
+        [] | ["help" | "-h" | "--help", ..] | ["check" | "test" | "soak" | "bench" | "dist", "-h" | "--help"] => {
             print!("{USAGE}");
             ExitCode::SUCCESS
         }

@@ -51,6 +51,11 @@ impl StepReport {
         self.steps.last().is_some_and(|step| matches!(step.status, StepStatus::Failed(_)))
     }
 
+    /// Whether any step has failed.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.steps.iter().any(|step| matches!(step.status, StepStatus::Failed(_)))
+    }
+
     /// Sets the lines that single tests wrote when they skipped themselves, for the summary.
     pub(crate) fn set_skipped_tests(&mut self, lines: Vec<String>) {
         self.skipped_tests = lines;
