@@ -18,7 +18,7 @@ use crate::{check, conformance, dependencies, deps, dist};
 /// The same selection for every cargo command, so that no crate is compiled twice with other features.
 const WORKSPACE_ARGS: [&str; 3] = ["--workspace", "--features", "toolcrib-testkit/rmcp-server"];
 /// Features of the library that are checked alone. `testkit` is checked by other steps.
-const LIBRARY_FEATURES: [&str; 7] = ["mcp", "sqlite", "openapi", "workflow", "builtins", "tokens", "otel"];
+const LIBRARY_FEATURES: [&str; 8] = ["mcp", "sqlite", "postgres", "openapi", "workflow", "builtins", "tokens", "otel"];
 
 /// Part of the names of the tests that also run on the newer version of PostgreSQL: the contract of stores, and what
 /// only this store has.

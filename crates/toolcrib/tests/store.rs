@@ -34,10 +34,10 @@ use administration::{
 };
 use concurrency::{
     a_completed_status_of_an_earlier_discovery_is_superseded, a_held_lease_marks_its_source_as_being_discovered,
-    a_lost_lease_cannot_be_renewed_or_used, an_invalidation_during_a_discovery_is_kept,
-    concurrent_writers_lose_nothing, leases_order_discoveries_whatever_the_clocks_say,
-    of_32_concurrent_writers_one_wins_each_time, one_holder_discovers_a_source_at_a_time,
-    two_handles_see_each_others_writes,
+    a_list_of_the_host_ends_the_lease_of_an_earlier_discovery, a_lost_lease_cannot_be_renewed_or_used,
+    an_invalidation_during_a_discovery_is_kept, concurrent_writers_lose_nothing,
+    leases_order_discoveries_whatever_the_clocks_say, of_32_concurrent_writers_one_wins_each_time,
+    one_holder_discovers_a_source_at_a_time, two_handles_see_each_others_writes,
 };
 
 /// Generates a test of each property for each store.
@@ -78,6 +78,7 @@ contract![
     a_held_lease_marks_its_source_as_being_discovered,
     an_invalidation_during_a_discovery_is_kept,
     leases_order_discoveries_whatever_the_clocks_say,
+    a_list_of_the_host_ends_the_lease_of_an_earlier_discovery,
     a_completed_status_of_an_earlier_discovery_is_superseded,
     counts_are_added_once,
     many_counts_are_added_at_once,

@@ -178,6 +178,13 @@ impl Measurement<'_> {
         let invalidated = status.invalidated || lease.is_some_and(|lease| lease.invalidated);
         Some(SourceStatus { invalidated, discovering_until: None, ..status })
     }
+
+    /// Whether a running discovery loses its lease: it may have read its list before this one, which the host has
+    /// recorded without a lease. A timeout that a reader records is no newer than the discovery that it waited for.
+    pub(crate) fn ends_lease(&self, stored: Option<&StoredStatus>) -> bool {
+        let stored_start = stored.map_or(Timestamp::default(), |stored| stored.started_at);
+        self.lease.is_none() && self.check.is_some() && stored_start < self.status.started_at
+    }
 }
 
 /// Identity of a batch of counts. A writer numbers its batches upwards, and repeats one with the same number and

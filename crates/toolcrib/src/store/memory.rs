@@ -437,6 +437,9 @@ impl MemoryState {
             let Some(status) = measurement.decide(stored.as_ref(), lease, commit.at) else {
                 return CommitOutcome::Superseded;
             };
+            if measurement.ends_lease(stored.as_ref()) {
+                self.leases.remove(source);
+            }
             // The status replaces the one before; the list of checks grows at the front. Leases are stored apart.
             self.statuses.insert(source.clone(), status);
             let checks = self.checks.entry(source.clone()).or_default();

@@ -61,13 +61,12 @@ pub async fn open_existing(location: &str) -> Result<OpenedStore> {
 /// nothing, and fails if the store cannot be read. A database without a data directory has no head file.
 pub(super) async fn open_existing_with_head(location: &str, data: Option<&Path>) -> Result<OpenedStore> {
     let parsed = parse_location(location)?;
+    let head = data.map(|data| head_file(location, data)).transpose()?.flatten();
     match parsed {
-        StoreLocation::Memory => Ok(OpenedStore { store: Arc::new(MemoryStore::new()), head: None }),
+        StoreLocation::Memory => Ok(OpenedStore { store: Arc::new(MemoryStore::new()), head }),
         #[cfg(feature = "postgres")]
         StoreLocation::Database(url) => {
-            let store = Arc::new(PostgresStore::open_existing(url).await?);
-            let head = data.map(|data| head_file(location, data)).transpose()?.flatten();
-            Ok(OpenedStore { store, head })
+            Ok(OpenedStore { store: Arc::new(PostgresStore::open_existing(url).await?), head })
         }
         #[cfg(not(feature = "postgres"))]
         StoreLocation::Database(_) => Err(missing_feature_error("PostgreSQL", "postgres")),
@@ -75,7 +74,7 @@ pub(super) async fn open_existing_with_head(location: &str, data: Option<&Path>)
         StoreLocation::File(_) | StoreLocation::Directory(_) => {
             let path = parsed.path();
             let store = SqliteStore::open_existing(&path).await?;
-            let head = data.or_else(|| path.parent()).map(|directory| HeadFile::new(directory, &path));
+            let head = head.or_else(|| path.parent().map(|directory| HeadFile::new(directory, &path)));
             let head = head.map(|head| match store.truncation() {
                 Some(reason) => head.with_store_damage(StoreState::Damaged, reason),
                 None => head,

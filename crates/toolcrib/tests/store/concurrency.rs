@@ -111,6 +111,16 @@ pub(super) async fn leases_order_discoveries_whatever_the_clocks_say(test_store:
     assert_eq!(one.source_statuses().await.unwrap(), BTreeMap::from([(id("a"), status_started_at(5))]));
 }
 
+pub(super) async fn a_list_of_the_host_ends_the_lease_of_an_earlier_discovery(test_store: TestStore) {
+    let (discovering, host) = (test_store.open().await, test_store.open().await);
+    for (recorded_at, expected) in [(0, CommitOutcome::Committed), (2, CommitOutcome::Superseded)] {
+        assert_eq!(discovering.acquire_lease(&id("a"), "one", Duration::from_secs(60)).await.unwrap(), Lease::Granted);
+        commit_check(&*host, 0, check("a", recorded_at), status_started_at(recorded_at)).await;
+        assert_eq!(commit_under_lease(&*discovering, "one", 1).await, expected, "recorded at {recorded_at}");
+    }
+    assert_eq!(host.source_statuses().await.unwrap(), BTreeMap::from([(id("a"), status_started_at(2))]));
+}
+
 pub(super) async fn a_completed_status_of_an_earlier_discovery_is_superseded(test_store: TestStore) {
     let store = test_store.open().await;
     for time in [9, 5] {

@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 
-/// What happens when a statement passes.
+/// Interference with a statement that passes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Interference {
     /// The statement is executed, and its answer is lost with the connection.

@@ -51,6 +51,9 @@ pub(super) async fn write_measurement(
     let stored = started_at.map(|started_at| StoredStatus::parse(Timestamp(started_at), &body.unwrap_or_default()));
     let lease = invalidated.map(|invalidated| HeldLease { invalidated });
     let Some(status) = measurement.decide(stored.as_ref(), lease, now) else { return Ok(false) };
+    if measurement.ends_lease(stored.as_ref()) {
+        sqlx::query("DELETE FROM leases WHERE source = $1").bind(source).execute(&mut *connection).await?;
+    }
     let Some(check) = measurement.check else {
         put_status(connection, measurement.source, &status).await?;
         return Ok(true);

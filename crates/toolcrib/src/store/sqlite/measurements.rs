@@ -50,6 +50,9 @@ pub(super) async fn write_measurement(
         None => None,
     };
     let Some(status) = measurement.decide(stored.as_ref(), lease, now) else { return Ok(false) };
+    if measurement.ends_lease(stored.as_ref()) {
+        sqlx::query("DELETE FROM leases WHERE source = ?").bind(source.as_str()).execute(&mut *connection).await?;
+    }
     put_status(connection, source, &status).await?;
     let Some(check) = measurement.check else { return Ok(true) };
     insert_check(connection, check).await?;
