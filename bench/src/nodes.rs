@@ -15,6 +15,7 @@ mod discovery;
 
 mod growth;
 mod listeners;
+mod recovery;
 mod sizes;
 mod statements;
 
@@ -51,11 +52,15 @@ const WRITERS: usize = 6;
 /// Maximum time from a write until all nodes show it, as the 99th percentile.
 const MAX_PROPAGATION: Duration = Duration::from_millis(250);
 
+/// Query for the version of the server, and whether it confirms a commit when it is on the disk.
+const DESCRIBE_SERVER: &str = "SELECT 'PostgreSQL ' || current_setting('server_version') || ', fsync ' || \
+    current_setting('fsync') || ', synchronous_commit ' || current_setting('synchronous_commit')";
+
 /// Runs all parts on one server.
 pub(crate) fn run(report: &mut BenchReport) -> Result<()> {
-    let server = PostgresServer::start().ok_or("PostgreSQL is not installed")?;
+    let mut server = PostgresServer::start_durable().ok_or("PostgreSQL is not installed")?;
     let mut parts = PartsTable::default();
-    parts.add("server", run_sql(&server.url("postgres"), "SELECT 'PostgreSQL ' || current_setting('server_version')"));
+    parts.add("server", run_sql(&server.url("postgres"), DESCRIBE_SERVER));
     measure_writes(report, &mut parts, &server)?;
     calls::run(report, &mut parts, &server)?;
     balancer::run(report, &mut parts, &server)?;
@@ -65,6 +70,7 @@ pub(crate) fn run(report: &mut BenchReport) -> Result<()> {
     listeners::run(&mut parts, &server)?;
     statements::run(&mut parts)?;
     sizes::run(&mut parts, &server)?;
+    recovery::run(&mut parts, &mut server)?;
     parts.print(report);
     Ok(())
 }

@@ -9,7 +9,7 @@ use std::process::{Command, ExitCode};
 use crate::deps;
 use crate::paths::WorkspacePaths;
 use crate::process::{cargo, run_visible};
-use crate::report::StepStatus;
+use crate::report::{StepReport, StepStatus};
 
 /// Selects all programs of the measurements, built together so that no crate is compiled twice with other features.
 const PROGRAMS: [&str; 9] = [
@@ -28,6 +28,10 @@ const PROGRAMS: [&str; 9] = [
 pub(crate) fn run(paths: &WorkspacePaths, names: &[&str]) -> ExitCode {
     // The command line is part of the output, which is pasted into docs/benchmarks.md.
     println!("$ cargo xtask bench {}\n", names.join(" "));
+    if names.is_empty() || names.contains(&"nodes") {
+        // What is missing afterwards is reported by the benchmark.
+        deps::install_cluster_programs(paths, &mut StepReport::default());
+    }
     let mut failures = Vec::new();
     if let StepStatus::Failed(reason) = build_and_run(paths, "dist", names) {
         failures.push(format!("profile `dist`: {reason}"));

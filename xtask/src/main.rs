@@ -2,7 +2,8 @@
 //! quickly on a fresh machine and is not rebuilt when the features of a dependency change.
 //!
 //! Each command is a list of steps (`report`) that start other programs (`process`): `check` is the inner loop, `test`
-//! is what CI runs, `soak` tests nodes under faults for longer, `bench` measures, `dist` packages. `deps` fetches the programs that tests need.
+//! is what CI runs, `soak` tests nodes under faults for longer, `bench` measures, `dist` packages. `deps` fetches the
+//! programs that tests need.
 
 #![expect(clippy::print_stdout, reason = "the output of this program is its report")]
 

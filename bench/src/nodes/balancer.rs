@@ -27,9 +27,9 @@ struct BalancerProcess {
     address: String,
 }
 
-/// Compares searches through the balancer with those of one node. Without HAProxy, nothing is measured.
+/// Compares searches through the balancer with those of one node.
 pub(super) fn run(report: &mut BenchReport, parts: &mut PartsTable, server: &PostgresServer) -> Result<()> {
-    let Some(haproxy) = programs::haproxy() else { return Ok(()) };
+    let haproxy = programs::haproxy().ok_or("HAProxy is not installed")?;
     let upstream = UpstreamServers::start(SOURCES, TOOLS_PER_SOURCE, Duration::ZERO)?;
     let files = NodeFiles::new(&upstream.sources)?;
     let url = server.create_database();

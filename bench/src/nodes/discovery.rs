@@ -37,21 +37,21 @@ pub(super) fn run(report: &mut BenchReport, server: &PostgresServer) -> Result<(
         let upstream = UpstreamServers::start(SOURCES, TOOLS_PER_SOURCE, delay)?;
         let mut alone = Vec::new();
         let mut together = Vec::new();
-        let mut contacted = Vec::new();
+        let mut shares = Vec::new();
+        let mut uses_all = true;
         for _ in 0..ROUNDS {
             alone.push(discover(server, &upstream, 1)?.time);
-            let shared = discover(server, &upstream, NODES)?;
-            together.push(shared.time);
-            contacted = shared.contacted;
+            let SharedDiscovery { time, contacted } = discover(server, &upstream, NODES)?;
+            together.push(time);
+            uses_all &= contacted.iter().sum::<u64>() == SOURCES as u64 && contacted.iter().all(|count| *count > 0);
+            shares.push(contacted.iter().map(u64::to_string).collect::<Vec<_>>().join(" + "));
         }
-        let total: u64 = contacted.iter().sum();
-        let shares = contacted.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
+        let shares = shares.join(", ");
         let (alone, together) = (median(alone), median(together));
-        let uses_all = total == SOURCES as u64 && contacted.iter().all(|count| *count > 0);
         report.add_row(RatioRow {
             bench: "nodes",
             measured: format!(
-                "{SOURCES} sources {label}, discovered by {NODES} nodes: {}; contacted by each: {shares}",
+                "{SOURCES} sources {label}, discovered by {NODES} nodes: {}; contacted by each, {ROUNDS} runs: {shares}",
                 format_duration(together)
             ),
             baseline: format!("by one node: {}", format_duration(alone)),

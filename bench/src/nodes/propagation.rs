@@ -3,6 +3,7 @@
 //! Each node has a listener on `/api/events`, which is told of a record when the node has published the catalogue with it.
 //! Polling would load the nodes, and `min_position` would make them read the journal.
 
+use std::collections::BTreeMap;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -19,8 +20,9 @@ pub(super) struct PropagationTimes {
     pub(super) since_response: Vec<Duration>,
 }
 
-/// A write: when it was sent, and when it was acknowledged.
+/// A write: its record, when it was sent, and when it was acknowledged.
 struct TimedWrite {
+    record: u64,
     sent: Instant,
     acknowledged: Instant,
 }
@@ -51,17 +53,17 @@ pub(super) fn measure_propagation(
             let index = number % clients.len();
             let client = clients.get_mut(index).ok_or("there are no nodes")?;
             let request_sent = Instant::now();
-            client.post(&format!("/api/tools/{tool}/{action}"), ADMIN_HEADER)?;
-            sent.push(TimedWrite { sent: request_sent, acknowledged: Instant::now() });
+            let record = client.post(&format!("/api/tools/{tool}/{action}"), ADMIN_HEADER)?.position;
+            sent.push(TimedWrite { record, sent: request_sent, acknowledged: Instant::now() });
         }
         let arrivals = listening
             .into_iter()
             .map(|listener| listener.join().unwrap_or_else(|_| Err("a listener panicked".into())))
-            .collect::<std::result::Result<Vec<Vec<Instant>>, String>>()?;
+            .collect::<std::result::Result<Vec<BTreeMap<u64, Instant>>, String>>()?;
         let mut times = PropagationTimes { since_request: Vec::new(), since_response: Vec::new() };
-        for (number, write) in sent.iter().enumerate() {
-            let last = arrivals.iter().filter_map(|arrivals| arrivals.get(number)).max();
-            let last = last.ok_or("a write did not arrive")?;
+        for write in &sent {
+            let arrived: Option<Vec<&Instant>> = arrivals.iter().map(|arrivals| arrivals.get(&write.record)).collect();
+            let last = arrived.and_then(|arrived| arrived.into_iter().max()).ok_or("a write did not arrive")?;
             times.since_request.push(last.saturating_duration_since(write.sent));
             times.since_response.push(last.saturating_duration_since(write.acknowledged));
         }
@@ -103,17 +105,17 @@ fn write(node: &NodeProcess, tool: &str, count: usize) -> Result<()> {
     Ok(())
 }
 
-/// Returns when each of the next records arrived.
-fn read_arrivals(mut listener: RawHttpClient, count: usize) -> Result<Vec<Instant>> {
-    let mut arrivals = Vec::new();
-    let mut last = 0;
+/// Returns when each of the next records arrived, by their numbers.
+fn read_arrivals(mut listener: RawHttpClient, count: usize) -> Result<BTreeMap<u64, Instant>> {
+    let mut arrivals = BTreeMap::new();
     while arrivals.len() < count {
         let number = listener.next_record()?;
-        if last != 0 && number != last + 1 {
+        if let Some((last, _)) = arrivals.last_key_value()
+            && number != last + 1
+        {
             return Err(format!("record {number} followed record {last}").into());
         }
-        last = number;
-        arrivals.push(Instant::now());
+        arrivals.insert(number, Instant::now());
     }
     Ok(arrivals)
 }

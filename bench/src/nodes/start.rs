@@ -77,8 +77,13 @@ impl StartTarget<'_> {
 
     /// Starts a node and waits until it has applied all records.
     fn time_start(&self) -> Result<Duration> {
-        let (time, position) = measure_time(|| self.start()?.position());
-        match position? {
+        let (time, node) = measure_time(|| {
+            let node = self.start()?;
+            let position = node.position()?;
+            Ok::<_, Box<dyn std::error::Error>>((node, position))
+        });
+        // The node is killed outside of the measured time.
+        match node?.1 {
             RECORDS => Ok(time),
             other => Err(format!("the node started with record {other} of {RECORDS}").into()),
         }

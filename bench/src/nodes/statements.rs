@@ -8,10 +8,11 @@ use toolcrib_testkit::postgres::{PostgresServer, run_sql};
 use super::cluster::{NodeFiles, wait_for_equal_positions};
 use super::first_tool;
 use super::parts::PartsTable;
-use super::processes::connection_memory;
+use super::processes::{DatabaseProcesses, connection_memory};
 use super::propagation::measure_propagation;
 use super::upstream::UpstreamServers;
 use crate::Result;
+use crate::report::format_duration;
 
 /// Number of nodes in the second measurement.
 const NODES: usize = 3;
@@ -50,28 +51,36 @@ pub(super) fn run(parts: &mut PartsTable) -> Result<()> {
         "a discovery: statements and transactions",
         format!("{:.1}, {:.1}", per_source(discovered.statements), per_source(discovered.transactions)),
     );
+    let processes = DatabaseProcesses::find(&url)?;
     let mut writes = Vec::new();
     for count in [1, NODES] {
         let nodes = files.start_nodes(count, &url)?;
         wait_for_equal_positions(&nodes)?;
         let tool = first_tool(&nodes)?;
         // Time is the subject: an idle node polls and reports at intervals.
+        let cpu_time_before = processes.cpu_time()?;
         let idle = count_statements(&server, || {
             thread::sleep(IDLE_TIME);
             Ok(())
         })?;
+        let idle_cpu_time = (processes.cpu_time()? - cpu_time_before) / count as u32;
         let (memory, connections) = connection_memory(&url)?;
         let written =
             count_statements(&server, || measure_propagation(&nodes, &tool, WRITES, WRITE_INTERVAL).map(drop))?;
         let per_second = |number: usize| number as f64 / IDLE_TIME.as_secs_f64() / count as f64;
         parts.add(
-            format!("an idle node, {count} running: statements and transactions a second; connections; their memory"),
             format!(
-                "{:.2}, {:.2}; {:.1}; {:.1} MB each",
+                "an idle node, {count} running: statements and transactions a second; connections; their memory; CPU time \
+                 of the database in {} s",
+                IDLE_TIME.as_secs()
+            ),
+            format!(
+                "{:.2}, {:.2}; {:.1}; {:.1} MB each; {}",
                 per_second(idle.statements),
                 per_second(idle.transactions),
                 connections as f64 / count as f64,
                 memory as f64 / connections as f64 / 1e6,
+                format_duration(idle_cpu_time),
             ),
         );
         // Polls and reports go on during the writes.

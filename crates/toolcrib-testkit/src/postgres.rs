@@ -63,6 +63,8 @@ pub struct PostgresServer {
     port: u16,
     /// Whether clients may use TLS.
     has_tls: bool,
+    /// Whether commits are written to the disk before they are confirmed.
+    is_durable: bool,
     /// `None` while the server is stopped.
     process: Option<PostgresProcess>,
 }
@@ -87,13 +89,24 @@ struct PostgresProcess {
 }
 
 impl PostgresServer {
-    /// Starts a server with an empty cluster, in well under a second. `None` without PostgreSQL.
+    /// Starts a server with an empty cluster, in well under a second. Its data survives the end of the server, but not
+    /// that of the machine. `None` without PostgreSQL.
     ///
     /// # Panics
     ///
     /// If PostgreSQL is installed but does not start.
     pub fn start() -> Option<PostgresServer> {
-        PostgresServer::start_with(None)
+        PostgresServer::start_with(None, false)
+    }
+
+    /// Starts a server that writes commits to the disk before it confirms them, as one in production does: for
+    /// measurements. `None` without PostgreSQL.
+    ///
+    /// # Panics
+    ///
+    /// If PostgreSQL is installed but does not start.
+    pub fn start_durable() -> Option<PostgresServer> {
+        PostgresServer::start_with(None, true)
     }
 
     /// Starts a server with a TLS certificate and its private key, both as PEM. `None` without PostgreSQL.
@@ -102,11 +115,11 @@ impl PostgresServer {
     ///
     /// If PostgreSQL is installed but does not start.
     pub fn start_with_tls(certificate: &str, private_key: &str) -> Option<PostgresServer> {
-        PostgresServer::start_with(Some((certificate, private_key)))
+        PostgresServer::start_with(Some((certificate, private_key)), false)
     }
 
     #[expect(clippy::panic, reason = "fails the calling test")]
-    fn start_with(tls: Option<(&str, &str)>) -> Option<PostgresServer> {
+    fn start_with(tls: Option<(&str, &str)>, is_durable: bool) -> Option<PostgresServer> {
         let installation = Installation::find()?;
         let directory = env::temp_dir().join(format!("toolcrib-postgres-{}", random_name()));
         installation.create_data_dir(&directory);
@@ -115,7 +128,8 @@ impl PostgresServer {
             installation.create_private_file(&directory.join("data/server.crt"), certificate);
             installation.create_private_file(&directory.join("data/server.key"), private_key);
         }
-        let mut server = PostgresServer { installation, directory, port: 0, has_tls: tls.is_some(), process: None };
+        let has_tls = tls.is_some();
+        let mut server = PostgresServer { installation, directory, port: 0, has_tls, is_durable, process: None };
         // Another process may take the port between the choice and the start.
         for _ in 0..10 {
             server.port = free_port();
@@ -219,8 +233,7 @@ impl PostgresServer {
             // TCP is enough, and the path of a socket has a limit that a temporary directory may exceed.
             "unix_socket_directories=",
             "max_connections=200",
-            // Only a crash of the machine loses data by this.
-            "fsync=off",
+            if self.is_durable { "fsync=on" } else { "fsync=off" },
             if self.has_tls { "ssl=on" } else { "ssl=off" },
         ];
         command.args(settings.iter().flat_map(|setting| ["-c", setting]));
