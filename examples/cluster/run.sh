@@ -106,8 +106,10 @@ find_programs() {
 }
 
 create_state_dir() {
+    local is_new=true
     if [[ $state_dir ]]; then
         is_temporary=
+        [[ ! -e $state_dir ]] || is_new=
         mkdir -p "$state_dir"
         state_dir=$(cd "$state_dir" && pwd)
     else
@@ -117,8 +119,9 @@ create_state_dir() {
     # Inherited by all processes, so that the directory is in use until the last one has ended.
     exec {lock}>"$state_dir/lock"
     flock --nonblock "$lock" || fail "\`$state_dir\` is in use by another run"
-    # The user `postgres` has to pass through it; the directories in it are private.
-    if ((EUID == 0)); then
+    # The user `postgres` has to pass through it; the directories in it are private. The mode of a directory that was there
+    # before belongs to its owner.
+    if [[ $is_new ]] && ((EUID == 0)); then
         chmod 711 "$state_dir"
     fi
 }
@@ -181,7 +184,8 @@ create_postgres_directory() {
         chown -R postgres: "$new"
     fi
     cd "$new" || fail "\`$new\` cannot be accessed"
-    "${as_postgres[@]}" test -x "$new" || fail "the user \`postgres\` cannot access \`$new\`"
+    "${as_postgres[@]}" test -x "$new" ||
+        fail "the user \`postgres\` cannot access \`$new\`; choose another directory with \`--state\`"
     "${as_postgres[@]}" "$postgres_bin/initdb" --pgdata "$new/data" --username=toolcrib --pwfile="$new/password" \
         --auth=scram-sha-256 --encoding=UTF8 --locale=C.UTF-8 >"$state_dir/initdb.log" 2>&1 ||
         fail "\`initdb\` failed; see $state_dir/initdb.log"
