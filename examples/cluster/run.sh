@@ -295,15 +295,20 @@ watch_processes() {
     done
 }
 
-# Ends the balancer, then the nodes, which finish their calls, then the database.
+# Ends everything. The balancer accepts no more connections, but passes on the responses of the nodes, which finish their
+# calls. The database is last.
 stop_all() {
     local status=$?
     trap '' INT TERM HUP
     set +e
-    end_processes TERM "$haproxy_pid"
-    end_processes TERM "${node_pids[@]}"
+    signal_processes USR1 "$haproxy_pid"
+    signal_processes TERM "${node_pids[@]}"
+    wait_for_end 20 "${node_pids[@]}"
+    # Now it passes on the last bytes. It would still wait for clients that keep idle connections open.
+    wait_for_end 2 "$haproxy_pid"
     # SIGINT: a database that disconnects its clients.
-    end_processes INT "$postgres_pid"
+    signal_processes INT "$postgres_pid"
+    wait_for_end 20 "$postgres_pid"
     if [[ ${is_temporary:-} && $state_dir ]]; then
         if ((status == 1)); then
             echo "logs are kept in $state_dir" >&2
@@ -314,13 +319,19 @@ stop_all() {
     exit "$status"
 }
 
-# Sends a signal to processes, and SIGKILL to those that still run after 20 seconds: `end_processes SIGNAL PID…`.
-end_processes() {
-    local signal=$1 pid deadline=$((SECONDS + 20))
+# Sends a signal to processes: `signal_processes SIGNAL PID…`. An empty id is none.
+signal_processes() {
+    local signal=$1 pid
     shift
     for pid in "$@"; do
         [[ ! $pid ]] || kill -s "$signal" "$pid" 2>/dev/null
     done
+}
+
+# Waits until processes have ended, and kills those that still run after some seconds: `wait_for_end SECONDS PID…`.
+wait_for_end() {
+    local deadline=$((SECONDS + $1)) pid
+    shift
     for pid in "$@"; do
         [[ $pid ]] || continue
         while kill -0 "$pid" 2>/dev/null; do
