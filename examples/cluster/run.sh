@@ -25,15 +25,17 @@ database_password=${PGPASSWORD:-}
 unset TOOLCRIB_ADMIN_TOKEN PGPASSWORD
 postgres_pid=
 haproxy_pid=
+is_interrupted=
 declare -A node_pids=()
 
 main() {
     parse_arguments "$@"
     find_programs
+    ((port == 0)) || check_port
     # Before anything is created.
-    trap 'exit 130' INT
-    trap 'exit 143' TERM
-    trap 'exit 129' HUP
+    trap 'is_interrupted=true; exit 130' INT
+    trap 'is_interrupted=true; exit 143' TERM
+    trap 'is_interrupted=true; exit 129' HUP
     trap stop_all EXIT
     create_state_dir
     choose_admin_token
@@ -162,7 +164,7 @@ start_postgres() {
             -c port="$database_port" -c unix_socket_directories= -c max_connections=200 \
             </dev/null >"$state_dir/postgres.log" 2>&1 &
         postgres_pid=$!
-        if wait_for "PostgreSQL" "$postgres_pid" "$state_dir/postgres.log" database_answers; then
+        if wait_for "PostgreSQL" "$postgres_pid" "$state_dir/postgres.log" is_database_ready; then
             create_database
             cd "$example_dir"
             store=postgres://toolcrib@127.0.0.1:$database_port/toolcrib
@@ -193,8 +195,12 @@ create_postgres_directory() {
     mv "$new" "$1"
 }
 
-database_answers() {
-    "$postgres_bin/pg_isready" --quiet --host=127.0.0.1 --port="$database_port" --username=toolcrib --dbname=postgres
+# Whether this PostgreSQL accepts connections, as it reports in a file: its process id is in line 1, its state in line 8.
+# Whatever answers at the port may be another server.
+is_database_ready() {
+    local lines=()
+    { mapfile -t lines <"$state_dir/postgres/data/postmaster.pid"; } 2>/dev/null || return 1
+    [[ ${lines[0]:-} == "$postgres_pid" && ${lines[7]:-} == ready* ]]
 }
 
 create_database() {
@@ -236,8 +242,9 @@ start_haproxy() {
     local attempt wanted_port=$port
     for attempt in {1..10}; do
         ((wanted_port != 0)) || port=$(random_port)
-        if is_port_used; then
-            ((wanted_port == 0)) || fail "port $port is in use; choose another one with \`--port\`"
+        if ((wanted_port != 0)); then
+            check_port
+        elif is_port_used; then
             continue
         fi
         export BALANCER_LISTEN=127.0.0.1:$port
@@ -251,6 +258,10 @@ start_haproxy() {
         ((wanted_port == 0)) && grep -qi 'cannot bind' "$state_dir/haproxy.log" || break
     done
     fail "HAProxy does not start; see $state_dir/haproxy.log"
+}
+
+check_port() {
+    ! is_port_used || fail "port $port is in use; choose another one with \`--port\`"
 }
 
 is_port_used() {
@@ -274,6 +285,8 @@ wait_for() {
         ((SECONDS < deadline)) || fail "$1 is not ready after 60 s; see $3"
         sleep 0.05
     done
+    # The command may have succeeded because of another program.
+    kill -0 "$2" 2>/dev/null
 }
 
 # Runs until a process ends without which the cluster is of no use.
@@ -310,10 +323,10 @@ stop_all() {
     signal_processes INT "$postgres_pid"
     wait_for_end 20 "$postgres_pid"
     if [[ ${is_temporary:-} && $state_dir ]]; then
-        if ((status == 1)); then
-            echo "logs are kept in $state_dir" >&2
-        else
+        if [[ $is_interrupted ]]; then
             rm -rf "$state_dir"
+        else
+            echo "logs are kept in $state_dir" >&2
         fi
     fi
     exit "$status"
