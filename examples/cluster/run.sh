@@ -30,6 +30,8 @@ declare -A node_pids=()
 
 main() {
     parse_arguments "$@"
+    # Variables for another database, such as `PGSSLMODE`, would apply to the one that is started here, too.
+    [[ $store ]] || unset "${!PG@}"
     find_programs
     ((port == 0)) || check_port
     # Before anything is created.
@@ -90,7 +92,7 @@ find_programs() {
     PATH=$PATH:/usr/local/sbin:/usr/sbin
     toolcrib=$(type -P "${TOOLCRIB:-toolcrib}") || fail "\`${TOOLCRIB:-toolcrib}\` is missing; set TOOLCRIB to its path"
     toolcrib=$(realpath "$toolcrib")
-    for program in setsid flock; do
+    for program in setsid setpriv flock; do
         [[ $(type -P $program) ]] || fail "\`$program\` is missing; on Debian: apt-get install util-linux"
     done
     [[ $(type -P haproxy) ]] || fail "\`haproxy\` is missing; on Debian: apt-get install haproxy"
@@ -100,10 +102,10 @@ find_programs() {
     [[ $initdb ]] || initdb=$(type -P initdb) || fail "PostgreSQL is missing; on Debian: apt-get install postgresql"
     postgres_bin=$(dirname "$(readlink -f "$initdb")")
     # PostgreSQL refuses to run as root. Debian's package creates a user for it.
-    as_postgres=()
+    postgres_user=()
     if ((EUID == 0)); then
         id -u postgres >/dev/null 2>&1 || fail "PostgreSQL does not run as root, and there is no user \`postgres\`"
-        as_postgres=(setpriv --reuid=postgres --regid=postgres --init-groups --)
+        postgres_user=(--reuid=postgres --regid=postgres --init-groups)
     fi
 }
 
@@ -160,8 +162,9 @@ start_postgres() {
     local attempt database_port
     for attempt in {1..10}; do
         database_port=$(random_port)
-        "${as_postgres[@]}" setsid "$postgres_bin/postgres" -D "$directory/data" -c listen_addresses=127.0.0.1 \
-            -c port="$database_port" -c unix_socket_directories= -c max_connections=200 \
+        # If this script is killed, PostgreSQL gets the signal by which the script ends it.
+        setpriv "${postgres_user[@]}" --pdeathsig INT setsid "$postgres_bin/postgres" -D "$directory/data" \
+            -c listen_addresses=127.0.0.1 -c port="$database_port" -c unix_socket_directories= -c max_connections=200 \
             </dev/null >"$state_dir/postgres.log" 2>&1 &
         postgres_pid=$!
         if wait_for "PostgreSQL" "$postgres_pid" "$state_dir/postgres.log" is_database_ready; then
@@ -186,10 +189,10 @@ create_postgres_directory() {
         chown -R postgres: "$new"
     fi
     cd "$new" || fail "\`$new\` cannot be accessed"
-    "${as_postgres[@]}" test -x "$new" ||
+    setpriv "${postgres_user[@]}" test -x "$new" ||
         fail "the user \`postgres\` cannot access \`$new\`; choose another directory with \`--state\`"
-    "${as_postgres[@]}" "$postgres_bin/initdb" --pgdata "$new/data" --username=toolcrib --pwfile="$new/password" \
-        --auth=scram-sha-256 --encoding=UTF8 --locale=C.UTF-8 >"$state_dir/initdb.log" 2>&1 ||
+    setpriv "${postgres_user[@]}" "$postgres_bin/initdb" --pgdata "$new/data" --username=toolcrib \
+        --pwfile="$new/password" --auth=scram-sha-256 --encoding=UTF8 --locale=C.UTF-8 >"$state_dir/initdb.log" 2>&1 ||
         fail "\`initdb\` failed; see $state_dir/initdb.log"
     cd "$state_dir"
     mv "$new" "$1"
@@ -217,8 +220,8 @@ start_node() {
     (
         export TOOLCRIB_ADMIN_TOKEN=$admin_token
         [[ ! $database_password ]] || export PGPASSWORD=$database_password
-        exec setsid "$toolcrib" serve --config "$example_dir/cluster.yaml" --store "$store" --node "$1" \
-            --data "$state_dir/node-$1" --listen 127.0.0.1:0 --require-token \
+        exec setpriv --pdeathsig TERM setsid "$toolcrib" serve --config "$example_dir/cluster.yaml" --store "$store" \
+            --node "$1" --data "$state_dir/node-$1" --listen 127.0.0.1:0 --require-token \
             </dev/null >"$state_dir/node-$1.out" 2>"$state_dir/node-$1.log"
     ) &
     node_pids[$1]=$!
@@ -248,7 +251,7 @@ start_haproxy() {
             continue
         fi
         export BALANCER_LISTEN=127.0.0.1:$port
-        setsid haproxy -db -f "$example_dir/haproxy.cfg" </dev/null >"$state_dir/haproxy.log" 2>&1 &
+        setpriv --pdeathsig USR1 setsid haproxy -db -f "$example_dir/haproxy.cfg" </dev/null >"$state_dir/haproxy.log" 2>&1 &
         haproxy_pid=$!
         if wait_for "HAProxy" "$haproxy_pid" "$state_dir/haproxy.log" cluster_is_ready; then
             return
