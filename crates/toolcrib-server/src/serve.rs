@@ -59,6 +59,9 @@ const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Limits of connections and of the shutdown. The defaults fit the ten seconds of a whole shutdown: six for requests,
 /// one for responses, three for the servers that the registry started.
+///
+/// The times of health checks in examples/cluster/haproxy.cfg leave these seven seconds to a node: one that refuses
+/// connections is still finishing its calls.
 #[derive(Debug, Clone)]
 pub struct ServerLimits {
     /// Maximum number of open connections. Beyond it a new connection closes the one that has been idle longest.
