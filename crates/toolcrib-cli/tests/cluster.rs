@@ -6,6 +6,7 @@ mod balancer;
 mod chaos;
 mod manifests;
 mod nodes;
+mod takeover;
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};

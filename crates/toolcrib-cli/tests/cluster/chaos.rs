@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use toolcrib_testkit::postgres::{PostgresServer, StopMode, run_sql};
 use toolcrib_testkit::programs;
 
-use super::nodes::{ServingNode, admin_header, start_nodes};
+use super::nodes::{ServingNode, admin_header, read_at, start_nodes};
 use super::{fault_seed, is_full_size};
 use crate::support::http::{RawHttpResponse, request};
 use crate::support::test_server::{TestWorkspace, wait_until};
@@ -195,21 +195,6 @@ fn read_equal(urls: &[String], path: &str, position: u64) -> RawHttpResponse {
         assert_eq!(other.body, first.body, "{path}");
     }
     first
-}
-
-/// Reads from a node at a position, which it may still have to reach.
-fn read_at(url: &str, path: &str, position: u64) -> RawHttpResponse {
-    let separator = if path.contains('?') { '&' } else { '?' };
-    let path = format!("{path}{separator}min_position={position}");
-    let mut response = request(url, "GET", &path, &admin_header(), "");
-    wait_until("the node reaches the position", || {
-        if response.status == 503 {
-            response = request(url, "GET", &path, &admin_header(), "");
-        }
-        response.status != 503
-    });
-    assert_eq!(response.header("x-toolcrib-position"), Some(&*position.to_string()), "{path}: {response:?}");
-    response
 }
 
 /// Starts a server below each node, and ends the nodes with SIGTERM. No process is left.

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use crate::support::http::try_request;
+use crate::support::http::{RawHttpResponse, request, try_request};
 use crate::support::test_server::{TestWorkspace, read_or_empty, send_signal, wait_until};
 
 /// Labels of the nodes, as in `examples/cluster/haproxy.cfg`.
@@ -122,6 +122,22 @@ pub(super) fn free_address() -> String {
     let is_free = |address: &String| TcpListener::bind(address).is_ok();
     let mut candidates = (0..100).map(|_| format!("127.0.0.1:{}", rand::random_range(20_000..32_000)));
     candidates.find(is_free).unwrap()
+}
+
+/// Reads from a node at a position, which it may still have to reach.
+#[track_caller]
+pub(super) fn read_at(url: &str, path: &str, position: u64) -> RawHttpResponse {
+    let separator = if path.contains('?') { '&' } else { '?' };
+    let path = format!("{path}{separator}min_position={position}");
+    let mut response = request(url, "GET", &path, &admin_header(), "");
+    wait_until("the node reaches the position", || {
+        if response.status == 503 {
+            response = request(url, "GET", &path, &admin_header(), "");
+        }
+        response.status != 503
+    });
+    assert_eq!(response.header("x-toolcrib-position"), Some(&*position.to_string()), "{path}: {response:?}");
+    response
 }
 
 /// Header line of the administrator.
