@@ -6,6 +6,7 @@ mod balancer;
 mod chaos;
 mod manifests;
 mod nodes;
+mod script;
 mod takeover;
 
 use std::collections::BTreeSet;
@@ -65,8 +66,7 @@ fn the_example_serves_on_three_nodes_and_survives_the_kill_of_one() {
         assert_eq!(cluster.send("GET", "/api/whoami", "", "").status, 200);
     }
 
-    let status_file = cluster.state_dir.join("postgres/data/postmaster.pid");
-    let postgres_pid = fs::read_to_string(status_file).unwrap().lines().next().unwrap().to_owned();
+    let postgres_pid = cluster.postgres_pid();
     assert!(is_running(&postgres_pid));
     assert_eq!(cluster.end(), Some(143));
     assert!(!is_running(&postgres_pid));
@@ -89,11 +89,15 @@ impl Cluster {
     /// Starts the script and waits until the balancer answers.
     #[track_caller]
     fn start(workspace: &TestWorkspace) -> Cluster {
-        let mut command = Command::new("bash");
-        command.arg(example_dir().join("run.sh")).args(["--port", "0"]);
+        Cluster::start_with(workspace, &[])
+    }
+
+    /// Like [`Cluster::start`], with environment variables.
+    #[track_caller]
+    fn start_with(workspace: &TestWorkspace, variables: &[(&str, &str)]) -> Cluster {
         // By default in the temporary directory of the system: the one of the test is closed to the user `postgres`.
-        workspace.isolate(&mut command);
-        command.env("TOOLCRIB", env!("CARGO_BIN_EXE_toolcrib"));
+        let mut command = script_command(workspace, &["--port", "0"]);
+        command.envs(variables.iter().copied());
         let log = workspace.path("run.log");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(fs::File::create(&log).unwrap());
         let mut script = command.spawn().unwrap();
@@ -161,9 +165,22 @@ impl Cluster {
         self.send("POST", "/mcp", &format!("{accepted}{headers}"), &body)
     }
 
+    fn postgres_pid(&self) -> String {
+        let status = fs::read_to_string(self.state_dir.join("postgres/data/postmaster.pid")).unwrap();
+        status.lines().next().unwrap().to_owned()
+    }
+
     /// Sends SIGTERM and returns the exit code.
     fn end(&mut self) -> Option<i32> {
+        self.begin_end();
+        self.wait_for_exit()
+    }
+
+    fn begin_end(&self) {
         send_signal("TERM", self.script.id());
+    }
+
+    fn wait_for_exit(&mut self) -> Option<i32> {
         let mut status = None;
         wait_until("the cluster to end", || {
             status = self.script.try_wait().unwrap();
@@ -179,6 +196,15 @@ impl Drop for Cluster {
             self.end();
         }
     }
+}
+
+/// The command that runs `run.sh` in the directory of a test.
+fn script_command(workspace: &TestWorkspace, arguments: &[&str]) -> Command {
+    let mut command = Command::new("bash");
+    command.arg(example_dir().join("run.sh")).args(arguments);
+    workspace.isolate(&mut command);
+    command.env("TOOLCRIB", env!("CARGO_BIN_EXE_toolcrib"));
+    command
 }
 
 /// Whether tests run at their full size, which `cargo xtask soak` selects.
