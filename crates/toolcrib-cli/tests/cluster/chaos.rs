@@ -81,6 +81,9 @@ fn nodes_and_database_may_fail_at_any_time() {
                 scope.spawn(move || writer.run(numbers, progress))
             })
             .collect();
+        wait_until("the followers have got records", || {
+            followers.iter().all(|follower| follower.last_seq.load(Ordering::SeqCst) > 0)
+        });
         let faults = cause_faults(&plan, &mut nodes, &mut postgres, &progress, &mut random);
         let reports: Vec<WriterReport> = writing.into_iter().map(|writer| writer.join().unwrap()).collect();
         let elapsed = started_at.elapsed();
@@ -115,6 +118,9 @@ fn nodes_and_database_may_fail_at_any_time() {
             faults.pauses,
             faults.restarts,
         );
+        assert_eq!(faults.restarts, plan.restarts.len());
+        assert!(faults.kills > 0 && faults.pauses > 0 && streams > urls.len(), "too few faults to test anything");
+        assert!(faults.kills + faults.pauses >= plan.min_node_faults, "{faults:?}");
     });
 }
 
@@ -131,10 +137,10 @@ impl Drop for FollowerStopGuard<'_> {
 fn fault_plan(random: &mut StdRng) -> FaultPlan {
     if is_full_size() {
         let restarts = vec![(3_000, StopMode::Fast), (7_000, StopMode::Kill)];
-        return FaultPlan { end: 10_000, max_interval: 100, restarts };
+        return FaultPlan { end: 10_000, max_interval: 100, min_node_faults: 40, restarts };
     }
     let mode = if random.random() { StopMode::Fast } else { StopMode::Kill };
-    FaultPlan { end: 400, max_interval: 50, restarts: vec![(200, mode)] }
+    FaultPlan { end: 400, max_interval: 50, min_node_faults: 2, restarts: vec![(200, mode)] }
 }
 
 /// Reads the history of all nodes page by page. Asserts that they are equal and have each sequence number once, and returns

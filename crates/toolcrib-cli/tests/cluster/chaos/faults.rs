@@ -27,6 +27,8 @@ pub(super) struct FaultPlan {
     pub(super) end: usize,
     /// Maximum number of changes between two faults of nodes.
     pub(super) max_interval: usize,
+    /// Minimum number of nodes killed and paused; with fewer, the faults have come too late to test anything.
+    pub(super) min_node_faults: usize,
     /// Restarts of the database.
     pub(super) restarts: Vec<(usize, StopMode)>,
 }
@@ -78,7 +80,11 @@ pub(super) fn cause_faults(
             break;
         }
         let index = random.random_range(0..nodes.len());
-        let next = next_state(states[index], &states, random);
+        let mut next = next_state(states[index], &states, random);
+        // One fault of each kind first, so that no run is without.
+        if next != NodeState::Running && (counts.kills == 0 || counts.pauses == 0) {
+            next = if counts.kills == 0 { NodeState::Killed } else { NodeState::Paused };
+        }
         change_state(&mut nodes[index], states[index], next);
         counts.kills += usize::from(next == NodeState::Killed && states[index] != next);
         counts.pauses += usize::from(next == NodeState::Paused && states[index] != next);
