@@ -2,6 +2,7 @@
 //! a killed node are lost, and no call is executed twice.
 
 mod agents;
+mod hanging_node;
 mod upstream;
 
 use std::fs::{self, File};
