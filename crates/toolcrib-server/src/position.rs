@@ -30,7 +30,7 @@ pub(crate) const STALE_HEADER: HeaderName = HeaderName::from_static("x-toolcrib-
 pub(crate) const MIN_POSITION_PARAM: &str = "min_position";
 
 /// How long a request waits for its position.
-const POSITION_TIMEOUT: Duration = Duration::from_secs(2);
+pub(crate) const POSITION_TIMEOUT: Duration = Duration::from_secs(2);
 /// Delay after which a client whose position was not reached may try again.
 const RETRY_DELAY_MS: u64 = 1000;
 

@@ -51,7 +51,7 @@ mod rest {
 
     mod calls;
     mod connections;
-    mod events;
+    pub(crate) mod events;
     mod every_byte;
     mod history;
     mod invalid_input;

@@ -7,6 +7,7 @@ use tokio::io::AsyncReadExt;
 use toolcrib::store::StoreState;
 
 use super::support::{Node, NodeGroup, SharedStore, on_each_store, position};
+use crate::rest::events::EventStreamReader;
 use crate::test_server::finish_request;
 
 on_each_store!(
@@ -17,6 +18,7 @@ on_each_store!(
     only_authenticated_clients_wait_for_a_position,
     a_minimum_position_changes_neither_the_response_nor_its_tag,
     responses_show_at_least_their_position,
+    a_stream_resumed_at_a_node_that_lags_repeats_no_record,
 );
 
 async fn every_response_has_the_position(store: SharedStore) {
@@ -140,6 +142,17 @@ async fn only_authenticated_clients_wait_for_a_position(store: SharedStore) {
         () = check => {}
         response = one.get(&waiting_path, "") => panic!("the others waited: {response:?}"),
     }
+}
+
+/// Regression: a node that had not applied the last record of the client yet sent it again.
+async fn a_stream_resumed_at_a_node_that_lags_repeats_no_record(store: SharedStore) {
+    let (_group, one, other) = NodeGroup::start_two(store).await;
+    let next = one.registry.position() + 1;
+    let mut events = EventStreamReader::start(&one.server, &format!("/api/events?after={next}"), "").await;
+    for action in ["disable", "enable"] {
+        other.post_as_admin(&format!("/api/tools/shop__ship/{action}"), &json!({})).await.expect_json(200);
+    }
+    assert_eq!(events.next_named("record").await.id, Some(next + 1));
 }
 
 /// Reads while another node writes: no response claims a position that its body does not show, and bodies of the same

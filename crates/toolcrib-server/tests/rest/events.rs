@@ -9,27 +9,28 @@ use toolcrib::config::Config;
 use toolcrib::testkit::ScriptedSource;
 use toolcrib::{Refresh, RegistryOptions};
 
-use super::support::{RestTestServer, TEST_TIMEOUT, start_discovered, start_with};
+use super::support::{TEST_TIMEOUT, start_discovered, start_with};
+use crate::test_server::RunningServer;
 
 /// Reads events from an open event stream.
-pub(super) struct EventStreamReader(Lines<BufReader<TcpStream>>);
+pub(crate) struct EventStreamReader(Lines<BufReader<TcpStream>>);
 
 #[derive(Debug, PartialEq)]
-pub(super) struct ReceivedEvent {
-    pub(super) event: String,
-    id: Option<u64>,
-    pub(super) data: Value,
+pub(crate) struct ReceivedEvent {
+    pub(crate) event: String,
+    pub(crate) id: Option<u64>,
+    pub(crate) data: Value,
 }
 
 impl EventStreamReader {
-    pub(super) async fn open(server: &RestTestServer, path: &str, headers: &str) -> EventStreamReader {
+    pub(crate) async fn open(server: &RunningServer, path: &str, headers: &str) -> EventStreamReader {
         let mut reader = EventStreamReader::start(server, path, headers).await;
         while reader.next_line().await.is_some_and(|line| line != ": listening") {}
         reader
     }
 
     /// Requests a stream without waiting for its beginning.
-    pub(super) async fn start(server: &RestTestServer, path: &str, headers: &str) -> EventStreamReader {
+    pub(crate) async fn start(server: &RunningServer, path: &str, headers: &str) -> EventStreamReader {
         let stream = server.start_request("GET", path, headers, b"").await;
         EventStreamReader(BufReader::new(stream).lines())
     }
@@ -39,7 +40,7 @@ impl EventStreamReader {
         tokio::time::timeout(TEST_TIMEOUT, self.0.next_line()).await.unwrap().unwrap_or_default()
     }
 
-    pub(super) async fn next_event(&mut self) -> Option<ReceivedEvent> {
+    pub(crate) async fn next_event(&mut self) -> Option<ReceivedEvent> {
         let (mut event, mut id) = (String::new(), None);
         loop {
             let line = self.next_line().await?;
@@ -54,7 +55,7 @@ impl EventStreamReader {
         }
     }
 
-    pub(super) async fn next_named(&mut self, event: &str) -> ReceivedEvent {
+    pub(crate) async fn next_named(&mut self, event: &str) -> ReceivedEvent {
         loop {
             let received = self.next_event().await.unwrap();
             if received.event == event {

@@ -47,10 +47,8 @@ impl RecordFollower {
         let address = url.strip_prefix("http://").unwrap();
         let mut stream = TcpStream::connect(address)?;
         stream.set_read_timeout(Some(TEST_TIMEOUT))?;
-        // Also `min_position`: a node that has just started may not have applied the last record yet, and would send it
-        // again. HTTP/1.0, because its responses have no chunks.
-        let last = self.last_seq.load(Ordering::SeqCst);
-        let path = format!("/api/events?after={last}&min_position={last}");
+        // HTTP/1.0, because its responses have no chunks.
+        let path = format!("/api/events?after={}", self.last_seq.load(Ordering::SeqCst));
         write!(stream, "GET {path} HTTP/1.0\r\nHost: {address}\r\n{}\r\n", admin_header())?;
         let mut lines = BufReader::new(stream).lines();
         let status = lines.next().ok_or(io::ErrorKind::UnexpectedEof)??;

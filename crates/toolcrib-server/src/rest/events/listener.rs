@@ -17,6 +17,7 @@ use toolcrib::{Principal, Registry, Result};
 use super::EventFormat;
 use super::feed::ListenerPermit;
 use super::sse::{self, FeedEvent, ScopedEvent, SseEvent};
+use crate::position::POSITION_TIMEOUT;
 use crate::state::AppState;
 
 /// Interval of comments on an idle stream. Proxies close connections that are silent for long.
@@ -58,10 +59,14 @@ impl EventListener {
         let events = app.event_feed.events.subscribe();
         let closed = app.event_feed.closed.clone();
         let registry = app.registry.clone();
+        // The client may come from a node that is ahead of this one, which would send it records again.
+        if let Some(after) = after {
+            registry.wait_for_position(after, POSITION_TIMEOUT).await;
+        }
         let inventory_hash = registry.view(&principal).hash();
-        let head = registry.inventory().version;
-        // A number beyond the head comes from another journal, or from a process that is ahead of this one. Starting at the
-        // head may send a record twice, but misses none.
+        let head = registry.position();
+        // A number that was not reached comes from another journal, or from a node that is far ahead. Starting at the head may
+        // send a record twice, but misses none.
         let last_seq = after.unwrap_or(head).min(head);
         // `retry` tells browsers to reconnect after two seconds; the comment shows a client at once that the stream is
         // open.
