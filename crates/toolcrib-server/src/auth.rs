@@ -37,7 +37,9 @@ use toolcrib::core::inventory::Actor;
 use toolcrib::core::principal::PrincipalIdentity;
 use toolcrib::{Code, Error, Principal, Registry, Result};
 
-pub(crate) use authorize::{AuthorizedRequest, InsufficientRole, accepts_html, authenticate_reader, authorize};
+pub(crate) use authorize::{
+    AuthorizedRequest, InsufficientRole, accepts_html, authenticate_reader, authorize, await_min_position,
+};
 pub(crate) use jwt::JWT_NAME_PREFIX;
 pub(crate) use locality::{ConnectionPeer, Locality};
 pub(crate) use login::router;
@@ -260,7 +262,7 @@ impl Authenticator {
             if let Some(client) = self.authenticate_jwt(token, locality).await {
                 return client.map(Some);
             }
-            let credential = self.verify_token(token, peer)?;
+            let credential = self.verify_token(token, peer).await?;
             return Ok(self.resolve_client(&credential, None, locality));
         }
         self.ensure_session_verifiable(headers)?;
@@ -347,7 +349,7 @@ impl Authenticator {
 
     /// Returns the credential that a token proves. Unknown tokens count against the rate limit, which never applies to
     /// valid ones: an attacker cannot lock out other clients.
-    fn verify_token(&self, token: &str, peer: Option<IpAddr>) -> Result<Credential> {
+    async fn verify_token(&self, token: &str, peer: Option<IpAddr>) -> Result<Credential> {
         if let Some(credential) = self.find_credential(token) {
             return Ok(credential);
         }
@@ -357,6 +359,10 @@ impl Authenticator {
             return Err(Error::new(Code::Unauthorized, message));
         }
         // With a damaged journal the token may be valid; it must not count as a failed attempt. Answered with 503 and
+        self.registry.tokens().look_up(token).await;
+        if let Some(credential) = self.find_credential(token) {
+            return Ok(credential);
+        }
         // not 401, so that the client does not throw its token away.
         self.registry.tokens().ensure_reliable()?;
         // A client whose token has expired is no attacker.

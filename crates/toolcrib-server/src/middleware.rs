@@ -21,9 +21,9 @@ use toolcrib::{Code, Error, Trace};
 use tracing::Instrument;
 use tracing::field::display;
 
-use crate::auth::{ConnectionPeer, reject_foreign_request, set_security_headers};
+use crate::auth::{ConnectionPeer, Locality, await_min_position, reject_foreign_request, set_security_headers};
 use crate::http_metrics::RouteClass;
-use crate::position::{PositionReading, extract_min_position, has_min_position, set_position, set_staleness};
+use crate::position::{PositionReading, set_position, set_staleness, take_min_position};
 use crate::rest::{ApiError, stopping_error};
 use crate::state::AppState;
 
@@ -57,10 +57,10 @@ pub(crate) async fn handle_request(
         // The order is a matter of security: a request with a foreign host must not even get a cached response.
         reject_foreign_request(&app.auth, &request, locality);
     if immediate.is_none() {
-        immediate = extract_min_position(&mut request).map_err(|error| ApiError(error).into_response()).err();
+        immediate = prepare_position(&app, &mut request, locality, &connection).await.err();
     }
     let position = app.registry.position();
-    if immediate.is_none() && has_min_position(&app.registry, &request) {
+    if immediate.is_none() {
         immediate = app.cached_response(&request, locality);
     }
     if immediate.is_none() {
@@ -97,6 +97,22 @@ pub(crate) async fn handle_request(
     set_staleness(&app.registry, response.headers_mut());
     response.headers_mut().insert(REQUEST_ID_HEADER, id);
     response
+}
+
+/// Waits for the position that a request requires. Returns the response to a request that cannot get it.
+async fn prepare_position(
+    app: &AppState,
+    request: &mut Request,
+    locality: Locality,
+    connection: &ConnectionPeer,
+) -> Result<(), Response> {
+    let position = take_min_position(request).map_err(|error| ApiError(error).into_response())?;
+    let Some(position) = position.filter(|position| app.registry.position() < *position) else { return Ok(()) };
+    let waiting = await_min_position(app, request, locality, connection.address(), position);
+    match app.stopping.run_until_cancelled(waiting).await {
+        Some(reached) => reached,
+        None => Err(ApiError(stopping_error()).into_response()),
+    }
 }
 
 /// Awaits the handler, or gives up when the server stops; dropping the handler's future cancels its work.

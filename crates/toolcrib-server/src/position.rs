@@ -2,25 +2,22 @@
 //! mark of responses that may be stale.
 //!
 //! Every response has the header `x-toolcrib-position`, and `x-toolcrib-stale` while the store is down. A request with
-//! `?min_position=N` waits until this node has applied the record with that number, once its client is authenticated: other
-//! clients must not hold requests open. The parameter is removed from the URI before anything else sees it: it changes
-//! neither the response nor its cache key and tag.
+//! `?min_position=N` waits until this node has applied the record with that number
+//! ([`await_min_position`](crate::auth::await_min_position)). The parameter is removed from the URI before anything else
+//! sees it: it changes neither the response nor its cache key and tag.
 
 use std::time::Duration;
 
 use axum::extract::Request;
 use axum::http::uri::PathAndQuery;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use serde_json::json;
 use toolcrib::core::text::sanitize_truncated;
 use toolcrib::store::StoreState;
 use toolcrib::{Code, Error, Registry, Result};
 
 use crate::http_metrics::RouteClass;
-use crate::rest::ApiError;
-use crate::state::AppState;
 
 /// Sequence number of the last record that the response shows, or a later one for a response to a change.
 pub(crate) const POSITION_HEADER: HeaderName = HeaderName::from_static("x-toolcrib-position");
@@ -37,14 +34,6 @@ const RETRY_DELAY_MS: u64 = 1000;
 /// Response extension: position of the catalogue that the body was rendered from.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ContentPosition(pub(crate) u64);
-
-/// Request extension: the position that the response must show.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct MinPosition(u64);
-
-/// Response extension: position that had been applied when the handler began, after the wait for another one.
-#[derive(Debug, Clone, Copy)]
-struct AwaitedPosition(u64);
 
 /// When the position of a response is read, if the response does not tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,9 +59,7 @@ impl PositionReading {
 pub(crate) fn set_position(registry: &Registry, response: &mut Response, before: u64, reading: PositionReading) {
     let position = match (response.extensions().get(), reading) {
         (Some(ContentPosition(position)), _) => *position,
-        (None, PositionReading::BeforeHandler) => {
-            response.extensions().get().map_or(before, |AwaitedPosition(awaited)| before.max(*awaited))
-        }
+        (None, PositionReading::BeforeHandler) => before,
         (None, PositionReading::AfterHandler) => registry.position(),
     };
     response.headers_mut().insert(POSITION_HEADER, HeaderValue::from(position));
@@ -98,41 +85,20 @@ pub(crate) fn with_content_position(mut response: Response, position: u64) -> Re
     response
 }
 
-/// Moves the position that a request requires from its URI to its extensions. Fails with `BAD_REQUEST` if it is no number.
-pub(crate) fn extract_min_position(request: &mut Request) -> Result<()> {
-    if let Some((position, uri)) = split_min_position(request.uri())? {
-        *request.uri_mut() = uri;
-        request.extensions_mut().insert(MinPosition(position));
-    }
-    Ok(())
+/// Removes the position that a request requires from its URI and returns it; `None` without one. Fails with `BAD_REQUEST`
+/// if it is no number.
+pub(crate) fn take_min_position(request: &mut Request) -> Result<Option<u64>> {
+    let Some((position, uri)) = split_min_position(request.uri())? else { return Ok(None) };
+    *request.uri_mut() = uri;
+    Ok(Some(position))
 }
 
-/// Whether this node has applied the record that a request requires.
-pub(crate) fn has_min_position(registry: &Registry, request: &Request) -> bool {
-    request.extensions().get().is_none_or(|MinPosition(position)| registry.position() >= *position)
-}
-
-/// Runs the handler of an authenticated request when the required position is reached. Responds with `STORE_UNAVAILABLE`
-/// if it is not reached in time.
-pub(crate) async fn run_at_min_position(app: &AppState, request: Request, next: Next) -> Response {
-    let Some(MinPosition(position)) = request.extensions().get().copied() else { return next.run(request).await };
-    if let Err(error) = await_position(&app.registry, position).await {
-        return ApiError(error).into_response();
-    }
-    let awaited = AwaitedPosition(app.registry.position());
-    let mut response = next.run(request).await;
-    response.extensions_mut().insert(awaited);
-    response
-}
-
-async fn await_position(registry: &Registry, position: u64) -> Result<()> {
-    if registry.wait_for_position(position, POSITION_TIMEOUT).await {
-        return Ok(());
-    }
+/// Error for a request whose position was not reached.
+pub(crate) fn position_error(registry: &Registry, position: u64) -> Error {
     let reached = registry.position();
     let message = format!("this node has applied the records up to {reached} and not yet {position}; try again");
     let details = json!({ "position": reached, MIN_POSITION_PARAM: position, "retry_after_ms": RETRY_DELAY_MS });
-    Err(Error::new(Code::StoreUnavailable, message).with_retryable(true).with_details(details))
+    Error::new(Code::StoreUnavailable, message).with_retryable(true).with_details(details)
 }
 
 /// Returns the required position and the URI without it; `None` without the parameter.

@@ -237,7 +237,7 @@ impl Logins {
 }
 
 /// Whether a text has the form of an id or key. Saves a read of the store for others.
-fn is_secret(text: &str) -> bool {
+pub(crate) fn is_secret(text: &str) -> bool {
     text.len() == 43 && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
 }
 

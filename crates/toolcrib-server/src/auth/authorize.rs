@@ -1,6 +1,6 @@
 //! Authorization middleware of every route: authenticates the client, compares its role with the permission that the
-//! route requires, checks CSRF tokens, waits for the position that an authenticated client requires, and ends streams whose
-//! credentials become invalid.
+//! route requires, checks CSRF tokens, and ends streams whose credentials become invalid. Before it, [`await_min_position`]
+//! waits for the position that an authenticated client requires.
 //!
 //! A request without sufficient rights gets 401 if it sent no credentials or invalid ones, and 403 if the role that it
 //! proved is too low. A browser that asks for a page is redirected to the login instead of 401. A local client that was not
@@ -24,7 +24,7 @@ use toolcrib::core::fingerprint::Fingerprint;
 use toolcrib::{Code, Error, Principal, Requester, Result, Trace};
 
 use super::{AuthenticatedClient, ConnectionPeer, Locality, Permission, Role, login};
-use crate::position::run_at_min_position;
+use crate::position::{POSITION_TIMEOUT, position_error};
 use crate::rest::{ApiError, read_body};
 use crate::state::AppState;
 
@@ -53,7 +53,6 @@ pub(crate) async fn authorize(
     };
     // Kept for streams only. A public route has nothing to check again.
     let mut authorization = None;
-    let is_authenticated = client.is_some();
     if let Some(client) = client {
         if required.min_role().is_some() {
             let connection = request.extensions().get().cloned().unwrap_or_default();
@@ -75,12 +74,31 @@ pub(crate) async fn authorize(
         app.registry.tokens().record_use(&client.principal);
         request.extensions_mut().insert(client);
     }
-    let response =
-        if is_authenticated { run_at_min_position(&app, request, next).await } else { next.run(request).await };
+    let response = next.run(request).await;
     match authorization.filter(|_| is_event_stream(&response)) {
         Some(authorization) => end_when_revoked(app, authorization, response),
         None => response,
     }
+}
+
+/// Waits until this node has applied the record with this number, if the client is authenticated. Others get the error at
+/// once: they must not hold requests open. The route authorizes the request afterwards, with the tokens and rules of that
+/// position. The request is mutable because a shared reference to its body cannot be held while waiting.
+pub(crate) async fn await_min_position(
+    app: &AppState,
+    request: &mut Request,
+    locality: Locality,
+    peer: Option<IpAddr>,
+    position: u64,
+) -> Result<(), Response> {
+    app.auth.look_up_session(request.headers()).await;
+    let client = app.auth.authenticate(request.headers(), locality, peer).await;
+    let client =
+        client.map_err(|error| rejection(request, error, |invalid_token| app.auth.challenge(invalid_token)))?;
+    if client.is_some() && app.registry.wait_for_position(position, POSITION_TIMEOUT).await {
+        return Ok(());
+    }
+    Err(ApiError(position_error(&app.registry, position)).into_response())
 }
 
 /// Extractor of handlers behind [`authorize`]: the server, the client, and the trace of the request.

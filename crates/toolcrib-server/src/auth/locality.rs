@@ -85,7 +85,7 @@ struct WaitingPeer {
 
 impl ConnectionPeer {
     /// Address of the client, or of the proxy in front of it.
-    pub(super) fn address(&self) -> Option<IpAddr> {
+    pub(crate) fn address(&self) -> Option<IpAddr> {
         self.address
     }
 }

@@ -83,7 +83,7 @@ async fn sign_in(State(app): State<AppState>, request: Request) -> Response {
     let token = token.map(|(_, token)| token.trim().to_owned()).unwrap_or_default();
     // Counts against the rate limit like any other use of a wrong token, except for access tokens of identity providers,
     // which open no session.
-    let error = match app.auth.verify_token(&token, peer) {
+    let error = match app.auth.verify_token(&token, peer).await {
         Ok(credential) => {
             return start_session(&app, &parts.headers, locality, app.auth.to_stored(&credential), &next).await;
         }

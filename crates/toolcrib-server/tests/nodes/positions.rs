@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 use tokio::io::AsyncReadExt;
+use toolcrib::core::access::Role;
+use toolcrib::core::inventory::Actor;
 use toolcrib::store::StoreState;
 
 use super::support::{Node, NodeGroup, SharedStore, on_each_store, position};
@@ -18,6 +20,8 @@ on_each_store!(
     only_authenticated_clients_wait_for_a_position,
     a_minimum_position_changes_neither_the_response_nor_its_tag,
     responses_show_at_least_their_position,
+    clients_without_credentials_are_answered_at_once_on_any_route,
+    a_token_is_refused_from_the_position_of_its_revocation_on,
     a_stream_resumed_at_a_node_that_lags_repeats_no_record,
 );
 
@@ -133,7 +137,6 @@ async fn only_authenticated_clients_wait_for_a_position(store: SharedStore) {
             assert_eq!(one.get(&format!("{path}?min_position={far}"), wrong).await.status, 401, "{path}");
         }
         assert_eq!(one.post_mcp(&format!("/mcp?min_position={far}"), wrong, &ping).await.status, 401);
-        assert_eq!(one.get(&format!("/healthz?min_position={far}"), wrong).await.status, 200);
     };
     // That request waits until its timeout.
     let waiting_path = format!("/api/tools?min_position={far}");
@@ -153,6 +156,34 @@ async fn a_stream_resumed_at_a_node_that_lags_repeats_no_record(store: SharedSto
         other.post_as_admin(&format!("/api/tools/shop__ship/{action}"), &json!({})).await.expect_json(200);
     }
     assert_eq!(events.next_named("record").await.id, Some(next + 1));
+}
+
+/// Regression: routes without authorization ignored the parameter.
+async fn clients_without_credentials_are_answered_at_once_on_any_route(store: SharedStore) {
+    let group = NodeGroup::new(store);
+    let node = group.start_node_requiring_token().await;
+    let reached = node.registry.position();
+    for path in ["/healthz", "/readyz", "/login", "/assets/style.css", "/nothing", "/api/tools", "/mcp"] {
+        let response = node.get(&format!("{path}?min_position={}", reached + 1), "").await;
+        assert_eq!((response.status, position(&response)), (503, reached), "{path}");
+        assert_eq!(response.error_code(), "STORE_UNAVAILABLE", "{path}");
+    }
+    assert_eq!(node.get(&format!("/healthz?min_position={reached}"), "").await.status, 200);
+}
+
+/// Regression: the client was authenticated before the wait, so that a token worked which was revoked at that position.
+async fn a_token_is_refused_from_the_position_of_its_revocation_on(store: SharedStore) {
+    let (_group, one, other) = NodeGroup::start_two(store).await;
+    for number in 0..10 {
+        let name = format!("agent{number}");
+        let created = one.registry.tokens().create(&name, Role::Viewer, None, Actor::new("test")).await.unwrap();
+        let header = format!("Authorization: Bearer {}\r\n", created.token);
+        // Not known to the other node yet, which reads the store before it refuses a token.
+        assert_eq!(other.get("/api/whoami", &header).await.expect_json(200)["name"], name);
+        one.registry.tokens().revoke(&name, Actor::new("test")).await.unwrap();
+        let path = format!("/api/whoami?min_position={}", one.registry.position());
+        assert_eq!(other.get(&path, &header).await.status, 401);
+    }
 }
 
 /// Reads while another node writes: no response claims a position that its body does not show, and bodies of the same

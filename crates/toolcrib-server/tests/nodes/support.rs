@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use toolcrib::store;
 use toolcrib::testkit::{ScriptedSource, config_with_sources};
 use toolcrib::{Refresh, Registry, RegistryOptions};
-use toolcrib_server::{HttpServer, McpService, bind};
+use toolcrib_server::{HttpServer, McpService, ServerConfig, bind};
 pub(crate) use toolcrib_testkit::observe::wait_until_async as wait_until;
 use toolcrib_testkit::postgres;
 
@@ -95,13 +95,23 @@ impl NodeGroup {
 
     /// Starts a node with this data directory, which has its admin token.
     pub(crate) async fn start_node_in(&self, data_dir: TempDir) -> Node {
+        self.start_configured_node(data_dir, false).await
+    }
+
+    /// Starts a node on which local processes need a token too.
+    pub(crate) async fn start_node_requiring_token(&self) -> Node {
+        self.start_configured_node(tempfile::tempdir().unwrap(), true).await
+    }
+
+    async fn start_configured_node(&self, data_dir: TempDir, require_token: bool) -> Node {
         let store = store::open(&self.store.location).await.unwrap();
         let options = RegistryOptions { store: Some(store), ..RegistryOptions::default() };
         let config = config_with_sources(["shop"]);
         let registry = open_scripted(config.clone(), options, &[("shop", &self.shop)]).await;
         let service = McpService::new(registry.clone(), config.expose.clone());
         let listener = bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
-        let http_server = HttpServer::new(listener, service, server_config(config, data_dir.path())).unwrap();
+        let server_config = ServerConfig { require_token, ..server_config(config, data_dir.path()) };
+        let http_server = HttpServer::new(listener, service, server_config).unwrap();
         Node { registry, server: RunningServer::start(http_server, data_dir) }
     }
 

@@ -11,6 +11,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Serialize;
 use serde_json::{Map, Value};
+use tokio::time::timeout;
 use toolcrib_core::access::{AccessToken, Role};
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::inventory::{Actor, Command, NewToken, TokenChange};
@@ -19,9 +20,13 @@ use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::{Code, Error, Result, Timestamp};
 
 use super::{Precondition, Registry};
+use crate::logins::is_secret;
+use crate::store::StoreState;
 
 /// Prefix of every token, so that people and secret scanners recognise one.
 const TOKEN_PREFIX: &str = "tcb_";
+/// How long a request with an unknown token waits for the store.
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A token as it is listed, without its secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -87,6 +92,11 @@ pub fn random_secret() -> String {
 #[doc(hidden)]
 pub fn random_token() -> String {
     format!("{TOKEN_PREFIX}{}", random_secret())
+}
+
+/// Whether a text has the form of a token.
+fn is_token(text: &str) -> bool {
+    text.strip_prefix(TOKEN_PREFIX).is_some_and(is_secret)
 }
 
 /// The access tokens of a registry; see [`Registry::tokens`].
@@ -185,6 +195,18 @@ impl AccessTokens<'_> {
     pub fn find_by_hash(&self, hash: &Fingerprint) -> Option<AccessToken> {
         let token = self.registry.inventory().tokens().find(|token| token.hash == *hash)?.clone();
         (!token.is_expired(self.registry.now())).then_some(token)
+    }
+
+    /// Reads what other processes have written if this may be a token that one of them has just created. The reads are shared
+    /// and limited in number, so that wrong tokens cannot load the store. Waits two seconds at most, and not for a store
+    /// that is down.
+    pub async fn look_up(&self, token: &str) {
+        let hash = Fingerprint::digest(token);
+        let is_unknown = is_token(token) && !self.registry.inventory().tokens().any(|known| known.hash == hash);
+        if is_unknown && self.registry.store().health().state != StoreState::Down {
+            // Without an answer the token stays unknown.
+            let _ = timeout(LOOKUP_TIMEOUT, self.registry.catch_up()).await;
+        }
     }
 
     /// Whether a stored token has this hash, and is expired.

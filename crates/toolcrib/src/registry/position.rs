@@ -44,9 +44,7 @@ impl Registry {
             true
         };
         let catching_up = async {
-            let span = tracing::info_span!("catch_up", trace_id = %Trace::log_only().id());
-            // A failure is logged by maintenance, which reads the records as soon as that works again.
-            self.catch_ups.join(async || self.state.catch_up().instrument(span).await.is_ok()).await;
+            self.catch_up().await;
             std::future::pending().await
         };
         let reached_or_pending = async {
@@ -56,5 +54,12 @@ impl Registry {
             }
         };
         timeout(limit, reached_or_pending).await.unwrap_or(false)
+    }
+
+    /// Reads what other processes have written, in one run with other callers that wait for it.
+    pub(super) async fn catch_up(&self) {
+        let span = tracing::info_span!("catch_up", trace_id = %Trace::log_only().id());
+        // A failure is logged by maintenance, which reads the records as soon as that works again.
+        self.catch_ups.join(async || self.state.catch_up().instrument(span).await.is_ok()).await;
     }
 }
