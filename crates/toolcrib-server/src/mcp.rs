@@ -26,6 +26,7 @@ mod warmup;
 
 use std::sync::{Arc, LazyLock};
 
+use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 use http::Extensions;
@@ -46,6 +47,7 @@ use toolcrib_mcp::server::{
 };
 
 use crate::auth::{AuthenticatedClient, JWT_NAME_PREFIX};
+use crate::position::PositionReport;
 use crate::view_cache::ViewCache;
 
 use client_state::ClientStates;
@@ -55,6 +57,9 @@ use response::{McpResult, to_raw};
 use tools_list::EMPTY_LIST_TIMEOUT;
 use upstream_lists::{ListKind, PROMPT_LIST, RESOURCE_LIST, TEMPLATE_LIST, UpstreamLists};
 use warmup::StatelessClients;
+
+/// Maximum number of times that a response is rendered because the catalogue changed meanwhile.
+const MAX_RENDERINGS: usize = 5;
 
 /// MCP service over one registry. Cheap to clone; all clones share their state. One service can serve an HTTP endpoint
 /// and byte streams at the same time.
@@ -158,7 +163,8 @@ impl McpService {
     /// announced where the mode is not decided yet.
     async fn handshake(self, peer: Arc<McpPeer>) -> ServiceDescription {
         self.warm_on_handshake(&peer);
-        let description = self.describe_catalog(&peer).await;
+        let extensions = peer.extensions();
+        let description = self.render_at_position(&extensions, || self.describe_catalog(&peer).boxed()).await;
         let own = self.endpoint_group(&peer.extensions()).and_then(|group| group.definition.instructions.clone());
         // Those of the group are the administrator's own words and come first.
         let instructions = match (own, description.instructions) {
@@ -166,6 +172,23 @@ impl McpService {
             (own, others) => own.or(others),
         };
         ServiceDescription { instructions, ..description }
+    }
+
+    /// Renders a response from the catalogue and reports its position. Renders again if the catalogue has changed meanwhile, so
+    /// that the response shows exactly that position; while changes follow each other too fast, it may show a later one.
+    async fn render_at_position<'a, T>(&self, extensions: &Extensions, render: impl Fn() -> BoxFuture<'a, T>) -> T {
+        let mut attempts = 0;
+        loop {
+            let position = self.registry.position();
+            let rendered = render().await;
+            attempts += 1;
+            if self.registry.position() == position || attempts == MAX_RENDERINGS {
+                if let Some(report) = extensions.get::<PositionReport>() {
+                    report.record(position);
+                }
+                return rendered;
+            }
+        }
     }
 
     /// Describes the service without the instructions of a group.
@@ -239,6 +262,10 @@ impl McpService {
         self.refresh_in_background(request).await;
         // Those of most servers follow their tools at once. Clients learn of later ones by a notification.
         self.registry.refresher().wait_for_first_lists(EMPTY_LIST_TIMEOUT).await;
+        self.render_at_position(&request.extensions, || self.render_feature_list(list, request).boxed()).await
+    }
+
+    async fn render_feature_list(&self, list: &ListKind, request: &McpRequest) -> McpResult {
         let listings = self.listings(&request.extensions);
         let mode = self.listing_mode(&request.peer, &listings).await;
         self.upstream_lists.list(list, mode, request).await

@@ -6,6 +6,8 @@
 //! ([`await_min_position`](crate::auth::await_min_position)). The parameter is removed from the URI before anything else
 //! sees it: it changes neither the response nor its cache key and tag.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::extract::Request;
@@ -34,6 +36,29 @@ const RETRY_DELAY_MS: u64 = 1000;
 /// Response extension: position of the catalogue that the body was rendered from.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ContentPosition(pub(crate) u64);
+
+/// Request extension by which a handler reports the position of the catalogue that it renders, if it does not build the
+/// response itself. Of several responses in one body, the lowest position counts.
+#[derive(Debug, Clone)]
+pub(crate) struct PositionReport(Arc<AtomicU64>);
+
+impl PositionReport {
+    pub(crate) fn new() -> PositionReport {
+        PositionReport(Arc::new(AtomicU64::new(u64::MAX)))
+    }
+
+    pub(crate) fn record(&self, position: u64) {
+        self.0.fetch_min(position, Ordering::Relaxed);
+    }
+
+    /// Returns the response with the reported position, if there is one.
+    pub(crate) fn apply(&self, response: Response) -> Response {
+        match self.0.load(Ordering::Relaxed) {
+            u64::MAX => response,
+            position => with_content_position(response, position),
+        }
+    }
+}
 
 /// When the position of a response is read, if the response does not tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

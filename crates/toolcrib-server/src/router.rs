@@ -28,6 +28,7 @@ use toolcrib_mcp::server::SessionOwner;
 use crate::auth::{AuthenticatedClient, Permission, accepts_html, authorize};
 use crate::mcp::EndpointNarrowing;
 use crate::middleware::RouterService;
+use crate::position::PositionReport;
 use crate::rest::{ApiError, error_response, read_body, stopping_error};
 use crate::state::AppState;
 use crate::{auth, console, rest};
@@ -79,7 +80,12 @@ async fn handle_mcp(State(app): State<AppState>, request: Request) -> Response {
     // Reading the body is the only part that must be interrupted here. Once the endpoint has the request, it answers it
     // itself when the server stops, with a JSON-RPC response.
     match app.stopping.run_until_cancelled(read_body(&parts.headers, body)).await {
-        Some(Ok(bytes)) => app.endpoint.handle(axum::http::Request::from_parts(parts, bytes)).await.map(Body::new),
+        Some(Ok(bytes)) => {
+            let position = PositionReport::new();
+            parts.extensions.insert(position.clone());
+            let response = app.endpoint.handle(axum::http::Request::from_parts(parts, bytes)).await;
+            position.apply(response.map(Body::new))
+        }
         Some(Err(rejection)) => rejection,
         None => ApiError(stopping_error()).into_response(),
     }

@@ -7,6 +7,7 @@
 //! Below the hits come notes about what the search could not see: sources that are being discovered or not trusted yet.
 //! Without them an agent would conclude that there is no such tool.
 
+use futures_util::FutureExt;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -49,8 +50,12 @@ impl McpService {
             Some(0) => MAX_SEARCH_HITS,
             Some(limit) => limit.min(MAX_SEARCH_HITS),
         };
-        let view = self.view(&request.extensions);
         let query = Query::new(arguments.query).with_limit(limit);
+        self.render_at_position(&request.extensions, || self.render_search(request, query.clone()).boxed()).await
+    }
+
+    async fn render_search(&self, request: &McpRequest, query: Query) -> Box<RawValue> {
+        let (view, limit) = (self.view(&request.extensions), query.limit);
         // The first search builds the index, which takes too long for an async thread.
         let search_task = tokio::task::spawn_blocking(move || view.search(&query));
         let results = search_task.await.unwrap_or_default();

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use serde::Deserialize;
 use toolcrib::config::ExposeMode;
 use toolcrib::core::freshness::Freshness;
@@ -39,6 +40,12 @@ impl McpService {
         } else {
             self.refresh_in_background(request).await;
         }
+        self.render_at_position(&request.extensions, || self.render_tools_list(request, cursor.as_deref()).boxed())
+            .await
+    }
+
+    /// Renders the page after a cursor.
+    async fn render_tools_list(&self, request: &McpRequest, cursor: Option<&str>) -> McpResult {
         let listings = self.listings(&request.extensions);
         let list = listings.tool_list(self.listing_mode(&request.peer, &listings).await).await;
         // Recorded for the whole list, not for the page: a change is a change of the whole list.
@@ -47,7 +54,7 @@ impl McpService {
         let first = match cursor {
             None => 0,
             Some(cursor) => {
-                let last = decode_cursor(&cursor)
+                let last = decode_cursor(cursor)
                     .ok_or_else(|| invalid_params("unknown or expired cursor; list from the start"))?;
                 list.tools.partition_point(|tool| tool.name <= last)
             }

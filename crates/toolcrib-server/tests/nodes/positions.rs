@@ -20,6 +20,7 @@ on_each_store!(
     only_authenticated_clients_wait_for_a_position,
     a_minimum_position_changes_neither_the_response_nor_its_tag,
     responses_show_at_least_their_position,
+    the_first_list_has_the_position_after_its_discovery,
     clients_without_credentials_are_answered_at_once_on_any_route,
     a_token_is_refused_from_the_position_of_its_revocation_on,
     a_stream_resumed_at_a_node_that_lags_repeats_no_record,
@@ -156,6 +157,28 @@ async fn a_stream_resumed_at_a_node_that_lags_repeats_no_record(store: SharedSto
         other.post_as_admin(&format!("/api/tools/shop__ship/{action}"), &json!({})).await.expect_json(200);
     }
     assert_eq!(events.next_named("record").await.id, Some(next + 1));
+}
+
+/// Regression: the position was that before the discovery which the first list waits for, so that two nodes had different
+/// lists of one position.
+async fn the_first_list_has_the_position_after_its_discovery(store: SharedStore) {
+    let group = NodeGroup::new(store);
+    let node = group.start_node().await;
+    let list = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": { "_meta": {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": { "name": "test", "version": "0" },
+        "io.modelcontextprotocol/clientCapabilities": {},
+    } } });
+    let headers = "Mcp-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/list\r\n";
+    let first = node.post_mcp("/mcp?mode=full", headers, &list).await;
+    assert!(first.body.contains("shop__ship"), "{first:?}");
+    // Discoveries of prompts and resources may follow, which do not change the list of tools.
+    let settled = node.post_mcp("/mcp?mode=full", headers, &list).await;
+    assert_eq!(first.body, settled.body);
+    let history = node.get("/api/history?after=0", "").await.expect_json(200);
+    let records = history["records"].as_array().unwrap();
+    let discovered = records.iter().find(|record| record["type"] == "InventoryRecorded").unwrap();
+    assert!(discovered["seq"].as_u64().unwrap() <= position(&first), "{discovered}");
 }
 
 /// Regression: routes without authorization ignored the parameter.
