@@ -176,7 +176,7 @@ fn write_catalog_metrics(text: &mut PrometheusText, app: &AppState, principal: &
     let stale = stale_seconds(&app.registry).unwrap_or(0);
     text.gauge("toolcrib_store_stale_seconds", "How long the store has been down; 0 while it is reached.")
         .value(&[], stale);
-    if let Some(nodes) = app.registry.store().nodes() {
+    if let Some(nodes) = app.registry.store().nodes_for(principal) {
         let alive = nodes.iter().filter(|node| node.alive).count();
         let mut gauge = text.gauge("toolcrib_nodes", "Nodes that share the store, by whether they report regularly.");
         gauge.value(&[("alive", "false")], nodes.len() - alive);

@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, HashSet};
 
 use maud::{Markup, html};
 use toolcrib::SourceId;
-use toolcrib::core::access::Role;
 use toolcrib::registry::{SourceView, Stats};
 
 use super::activity_list::render_entries;
@@ -74,7 +73,7 @@ fn render_overview(context: &PageContext<'_>, sources: &[SourceView]) -> Markup 
             div.row { h2 id="sources-title" { "Sources" } a href="/sources" { "All sources" } }
             (render_table(context, sources))
         }
-        @if let Some(nodes) = app.registry.store().nodes().filter(|_| context.client.principal.role() != Role::Agent) {
+        @if let Some(nodes) = app.registry.store().nodes_for(&context.client.principal) {
             (render_nodes(&nodes, app.registry.node_label()))
         }
         section aria-labelledby="recent-title" {

@@ -15,6 +15,8 @@ use super::error::ApiResult;
 const JSON_CONTENT_TYPE: HeaderValue = HeaderValue::from_static("application/json");
 /// `Cache-Control` of tagged responses: only the client may cache them, and it must revalidate before each use.
 const REVALIDATE: HeaderValue = HeaderValue::from_static("private, no-cache");
+/// Start of a weak tag.
+const WEAK_PREFIX: &str = "W/";
 
 /// A JSON body with its tag; can be sent any number of times.
 #[derive(Debug, Clone)]
@@ -67,10 +69,19 @@ pub(super) fn to_json_bytes(value: &impl Serialize) -> Result<Bytes> {
 
 /// Derives a strong tag from a text that identifies the content.
 pub(super) fn make_etag(text: impl AsRef<[u8]>) -> HeaderValue {
+    format_etag("", text.as_ref())
+}
+
+/// Derives a weak tag from a text that identifies what matters of the content.
+pub(super) fn make_weak_etag(text: impl AsRef<[u8]>) -> HeaderValue {
+    format_etag(WEAK_PREFIX, text.as_ref())
+}
+
+fn format_etag(prefix: &str, text: &[u8]) -> HeaderValue {
     // 128 bits of the digest: enough that two contents never share a tag.
-    let quoted = format!("\"{}\"", Fingerprint::digest(text).short_hex(32));
+    let etag = format!("{prefix}\"{}\"", Fingerprint::digest(text).short_hex(32));
     // Quoted hexadecimal digits are always a valid header value.
-    HeaderValue::from_str(&quoted).unwrap_or_else(|_| HeaderValue::from_static("\"\""))
+    HeaderValue::from_str(&etag).unwrap_or_else(|_| HeaderValue::from_static("\"\""))
 }
 
 impl TaggedResponse {
@@ -110,15 +121,19 @@ fn matches_etag(headers: &HeaderMap, etag: &HeaderValue) -> bool {
     lists_etag(headers, etag) || headers.get_all(header::IF_NONE_MATCH).iter().any(|value| value == "*")
 }
 
-/// True when `If-None-Match` lists this very tag, strong or weak. It then proves that the response is valid: the client
-/// can know the tag only from an earlier response.
+/// True when `If-None-Match` lists this very tag, strong or weak (RFC 9110, "weak comparison"). It then proves that the
+/// response is valid: the client can know the tag only from an earlier response.
 pub(super) fn lists_etag(headers: &HeaderMap, etag: &HeaderValue) -> bool {
-    let etag = etag.as_bytes();
+    let etag = strip_weak_prefix(etag.as_bytes());
     let mut values = headers.get_all(header::IF_NONE_MATCH).iter().map(HeaderValue::as_bytes);
     values.any(|value| {
         let mut tags = value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
-        value == etag || tags.any(|tag| tag.strip_prefix(b"W/").unwrap_or(tag) == etag)
+        value == etag || tags.any(|tag| strip_weak_prefix(tag) == etag)
     })
+}
+
+fn strip_weak_prefix(tag: &[u8]) -> &[u8] {
+    tag.strip_prefix(WEAK_PREFIX.as_bytes()).unwrap_or(tag)
 }
 
 #[cfg(test)]
@@ -129,10 +144,14 @@ mod tests {
     fn an_etag_matches_in_every_form_of_if_none_match() {
         let etag = make_etag("x");
         let text = etag.to_str().unwrap().to_owned();
+        let weak_etag = make_weak_etag("x");
+        assert_eq!(weak_etag, format!("W/{text}"));
         let matches = |value: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(header::IF_NONE_MATCH, value.parse().unwrap());
-            matches_etag(&headers, &etag)
+            let is_match = matches_etag(&headers, &etag);
+            assert_eq!(matches_etag(&headers, &weak_etag), is_match, "{value}");
+            is_match
         };
         for value in
             [text.clone(), format!("W/{text}"), format!("\"a\", {text}"), format!("\"a\",W/{text} "), "*".into()]

@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use axum::http::HeaderMap;
 use serde_json::{Value, json};
-use toolcrib::core::access::Role;
 use toolcrib::core::fingerprint::Fingerprint;
 use toolcrib::registry::SourcesVersion;
 use toolcrib::store::NodeStatus;
@@ -19,7 +18,7 @@ use super::openapi_schema::{
 };
 use super::precondition::source_etag;
 use super::query::{PathParam, find_source_id};
-use super::response::{TaggedResponse, make_etag, tagged_json, to_json_bytes};
+use super::response::{TaggedResponse, make_weak_etag, tagged_json, to_json_bytes};
 use super::route::{ApiRoute, schema_ref};
 use crate::auth::AuthorizedRequest;
 use crate::view_cache::{CachedSize, ViewCache};
@@ -92,7 +91,7 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
     let sources = object_schema(&[("sources", array_of(schema_ref("Source")))]);
     let nodes = described(
         array_of(schema_ref("Node")),
-        "Nodes that share the store, for people and administrators; only with a store for several nodes. Of them the `ETag` covers id, label, version and `alive`",
+        "Nodes that share the store; only with a store for several nodes, and not for callers that are limited to groups. Of them the `ETag`, which is weak then, covers id, label, version and `alive`",
     );
     let sources = with_optional(sources, &[("nodes", nodes)]);
     vec![("Source", source), ("Sources", sources), ("Node", node), ("Failure", failure), ("Breaker", breaker)]
@@ -123,7 +122,7 @@ async fn list_sources(AuthorizedRequest { app, client, .. }: AuthorizedRequest, 
     let scope = app.registry.scope(&client.principal).key();
     let cache = &app.source_list_cache;
     // Read for each response, since positions change all the time.
-    let nodes = app.registry.store().nodes().filter(|_| client.principal.role() != Role::Agent);
+    let nodes = app.registry.store().nodes_for(&client.principal);
     if let Some(cached) = cache.get(scope).filter(|cached| is_current(cached)) {
         return to_response(&cached.response, nodes.as_deref(), &headers);
     }
@@ -137,7 +136,8 @@ async fn list_sources(AuthorizedRequest { app, client, .. }: AuthorizedRequest, 
 }
 
 /// Builds the response of a list of sources, with the nodes that share the store. The tag covers the sources, and which nodes
-/// there are and are alive; with their positions and times it would never be the same twice.
+/// there are and are alive; with their positions and times it would never be the same twice. It is weak, because the bytes
+/// may differ under one tag.
 fn to_response(sources: &TaggedResponse, nodes: Option<&Vec<NodeStatus>>, headers: &HeaderMap) -> ApiResult {
     let Some(nodes) = nodes else { return Ok(sources.to_response(headers)) };
     // The body is an object that ends after its last member.
@@ -148,7 +148,7 @@ fn to_response(sources: &TaggedResponse, nodes: Option<&Vec<NodeStatus>>, header
     let states: Vec<_> = nodes.iter().map(|node| (&node.id, &node.label, &node.version, node.alive)).collect();
     let mut tagged = sources.etag.as_bytes().to_vec();
     tagged.extend_from_slice(&to_json_bytes(&states)?);
-    Ok(TaggedResponse { body: body.into(), etag: make_etag(tagged), ..sources.clone() }.to_response(headers))
+    Ok(TaggedResponse { body: body.into(), etag: make_weak_etag(tagged), ..sources.clone() }.to_response(headers))
 }
 
 /// `GET /api/sources/{id}`.

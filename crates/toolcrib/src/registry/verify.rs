@@ -8,6 +8,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use toolcrib_core::Result;
 use toolcrib_core::inventory::{Damage, Inventory};
+use toolcrib_core::principal::Principal;
 use toolcrib_core::text::sanitize_truncated;
 
 use super::Registry;
@@ -64,11 +65,18 @@ impl StoreMaintenance<'_> {
     pub fn health(&self) -> StoreHealth {
         self.registry.maintenance.store_health()
     }
+
     /// Returns the nodes that share the store, as of the last maintenance run, without accessing it. `None` if the store
     /// keeps no reports, because a single machine uses it.
     pub fn nodes(&self) -> Option<Arc<Vec<NodeStatus>>> {
         self.registry.maintenance.nodes()
     }
+
+    /// Like [`StoreMaintenance::nodes`]; `None` also for a principal that is limited to the tools of groups.
+    pub fn nodes_for(&self, principal: &Principal) -> Option<Arc<Vec<NodeStatus>>> {
+        self.nodes().filter(|_| !self.registry.scope(principal).limits_tools())
+    }
+
     /// Reads everything again, from the first record on. Takes time in proportion to the journal. Fails only if the
     /// store is down; damage is part of the result.
     pub async fn verify(&self) -> Result<Verification> {
