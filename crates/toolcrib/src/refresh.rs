@@ -48,8 +48,11 @@ pub use due_sources::{BackoffPolicy, ConnectionAfterDiscovery, PendingDiscovery,
 /// Which sources to refresh, and how. The default refreshes all sources that are not fresh.
 #[derive(Debug, Clone, Default)]
 pub struct Refresh {
-    /// Sources to refresh; `None` for all of them.
+    /// Sources to refresh; `None` for all of them. One that this node may not start fails if it is named here, and is left to
+    /// the other nodes in a refresh of all.
     pub sources: Option<Vec<SourceId>>,
+    /// Limits a refresh of all sources to those that the caller may know of; `None` for no limit.
+    pub known_sources: Option<Vec<SourceId>>,
     /// Contact a source even if its list is fresh.
     pub force: bool,
     /// Keep the connection of the discovery open, because a call follows.
@@ -276,7 +279,7 @@ impl Refresher {
             tracing::debug!(%error, "records of other processes cannot be read before a refresh");
         }
         let snapshot = self.state.snapshot();
-        let mut ids = match &refresh.sources {
+        let mut ids = match refresh.sources.as_ref().or(refresh.known_sources.as_ref()) {
             Some(ids) => ids.clone(),
             None => {
                 snapshot.inventory.sources().map(|(id, _)| id).chain(snapshot.invalid_sources.keys()).cloned().collect()
@@ -423,10 +426,8 @@ impl Refresher {
             };
         }
         if let Err(elsewhere) = snapshot.ensure_may_start(&id) {
-            let has_list = snapshot.freshness(&id, self.state.now()) != Freshness::Missing;
             // A refresh of all sources leaves those of other nodes to them.
-            let is_left_to_others = refresh.sources.is_none() && has_list;
-            let error = (!is_left_to_others).then(|| ErrorSummary::from_error(&elsewhere));
+            let error = refresh.sources.is_some().then(|| ErrorSummary::from_error(&elsewhere));
             return self.discoverer.current_outcome(&id, error);
         }
         if !refresh.force && !snapshot.is_due(&id, self.state.now()) {

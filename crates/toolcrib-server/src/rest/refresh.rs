@@ -85,23 +85,19 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
 }
 
 /// Returns the sources that a client may know of, for a refresh of all; `None` if it may know of every source. Others are
-/// not contacted on its behalf. Leaves out those that run on other nodes.
+/// not contacted on its behalf.
 pub(crate) fn known_sources(registry: &Registry, principal: &Principal) -> Option<Vec<SourceId>> {
     let visibility = registry.visibility(principal);
     let knows_all = registry.inventory().sources().all(|(id, _)| visibility.shows_source(id));
-    let sources = registry.sources();
-    let known = || {
-        let known = sources.list_for(principal).into_iter().map(|source| source.id);
-        known.filter(|id| sources.ensure_may_start(id).is_ok()).collect()
-    };
-    (!knows_all).then(known)
+    (!knows_all).then(|| registry.sources().list_for(principal).into_iter().map(|source| source.id).collect())
 }
 
 /// `POST /api/refresh`.
 async fn refresh_all(request: AuthorizedRequest, params: QueryParams) -> ApiResult {
     let registry = &request.app.registry;
-    let sources = known_sources(registry, &request.client.principal);
-    let refresh = Refresh { sources, force: params.flag("force")?, requester: request.requester(), ..Refresh::brief() };
+    let known_sources = known_sources(registry, &request.client.principal);
+    let refresh =
+        Refresh { known_sources, force: params.flag("force")?, requester: request.requester(), ..Refresh::brief() };
     let outcomes = registry.refresh(refresh).await;
     let visibility = registry.visibility(&request.client.principal);
     let results: Vec<_> = outcomes.into_iter().filter_map(|outcome| visibility.restrict_outcome(outcome)).collect();

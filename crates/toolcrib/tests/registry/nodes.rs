@@ -52,8 +52,11 @@ async fn a_node_that_is_not_listed_never_contacts_the_source() {
         let error = outcome.error.unwrap();
         assert_eq!((error.code, error.message.as_str(), error.retryable), (Code::ToolUnavailable, MESSAGE, true));
     }
-    let outcome = web.refresh(Refresh::default()).await.pop().unwrap();
-    assert_eq!(outcome.error.unwrap().message, MESSAGE);
+    // Regression: a refresh of all failed because of it.
+    for known_sources in [None, Some(vec![id("gpu")])] {
+        let outcome = web.refresh(Refresh { known_sources, ..Refresh::default() }).await.pop().unwrap();
+        assert_eq!((outcome.status, outcome.contacted), (RefreshStatus::Unchanged, false));
+    }
 
     // Another node discovers the source.
     let other = open_beside(&web, "gpu-2").await;
