@@ -62,7 +62,8 @@ fn parse_variable(value: OsString) -> Result<String> {
     let token = value.into_string().unwrap_or_default().trim().to_owned();
     if !is_token(&token) {
         let message = format!(
-            "`{TOKEN_VARIABLE}` holds no token of {MIN_TOKEN_LEN} or more printable ASCII characters without spaces"
+            "`{TOKEN_VARIABLE}` holds no token of {MIN_TOKEN_LEN} or more printable ASCII characters without spaces; set it to \
+             a random one, such as the output of `openssl rand -hex 32`"
         );
         return Err(Error::new(Code::ConfigInvalid, message));
     }

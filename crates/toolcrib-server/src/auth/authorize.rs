@@ -235,8 +235,8 @@ async fn check_access(
         // A local process without a token. Such a client has the role `agent`.
         Some(_) => Err(Error::new(
             Code::Unauthorized,
-            "this needs `Authorization: Bearer` with the token in the file `admin.token` of the data directory, or with \
-             one that `toolcrib token create NAME --role admin` creates",
+            "this needs `Authorization: Bearer` with the token in `TOOLCRIB_ADMIN_TOKEN`, or else in the file `admin.token` of \
+             the data directory, or with one that `toolcrib token create NAME --role admin` creates",
         )),
         None => Err(missing_credentials(min_role, locality)),
     }

@@ -92,7 +92,7 @@ async fn sign_in(State(app): State<AppState>, request: Request) -> Response {
     let (status, problem) = if error.code == Code::RateLimited {
         (StatusCode::TOO_MANY_REQUESTS, "There were too many wrong tokens. Try again in a minute.")
     } else if error.code == Code::StoreUnavailable {
-        let problem = "The store is damaged, so stored tokens are not accepted. Sign in with the token in `admin.token` of the data directory.";
+        let problem = "The store is damaged, so stored tokens are not accepted. Sign in with the token in `TOOLCRIB_ADMIN_TOKEN`, or else in `admin.token` of the data directory.";
         (StatusCode::SERVICE_UNAVAILABLE, problem)
     } else {
         (StatusCode::UNAUTHORIZED, "Unknown, revoked or expired token.")

@@ -58,7 +58,7 @@ pub(super) fn build_document() -> Value {
             "responses": { "Error": error },
             "securitySchemes": { "token": {
                 "type": "http", "scheme": "bearer",
-                "description": "The token in `admin.token` of the data directory, or one created with `toolcrib token create`",
+                "description": "The token in `TOOLCRIB_ADMIN_TOKEN`, or else in `admin.token` of the data directory, or one created with `toolcrib token create`",
             } },
         },
     })
