@@ -243,9 +243,7 @@ impl Authenticator {
     /// Ends the console sessions of an administrator's token that this node had before. A failure is logged, and made up for
     /// at the next start; this node accepts them no longer in any case.
     pub(crate) async fn end_former_admin_sessions(&self) {
-        if let Err(error) = self.admin_sessions.end_former(self.registry.logins()).await {
-            tracing::warn!(%error, "console sessions of a former admin token may be accepted on other nodes");
-        }
+        self.admin_sessions.end_former(self.registry.logins()).await;
     }
 
     /// Authenticates a request by its headers and locality. Returns `None` for a request without credentials that is
@@ -359,12 +357,12 @@ impl Authenticator {
             return Err(Error::new(Code::Unauthorized, message));
         }
         // With a damaged journal the token may be valid; it must not count as a failed attempt. Answered with 503 and
+        // not 401, so that the client does not throw its token away.
+        self.registry.tokens().ensure_reliable()?;
         self.registry.tokens().look_up(token).await;
         if let Some(credential) = self.find_credential(token) {
             return Ok(credential);
         }
-        // not 401, so that the client does not throw its token away.
-        self.registry.tokens().ensure_reliable()?;
         // A client whose token has expired is no attacker.
         if !self.registry.tokens().is_expired(&Fingerprint::digest(token)) {
             self.rate_limit.record_failure(peer, self.registry.now())?;
