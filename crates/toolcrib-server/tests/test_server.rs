@@ -87,6 +87,12 @@ impl RunningServer {
         stream
     }
 
+    /// Posts the form of the login.
+    pub(crate) async fn post_login(&self, token: &str) -> RawHttpResponse {
+        let headers = "Content-Type: application/x-www-form-urlencoded\r\n";
+        self.send("POST", "/login", headers, format!("token={token}")).await
+    }
+
     pub(crate) async fn connect(&self) -> TcpStream {
         TcpStream::connect(&self.address).await.unwrap()
     }
@@ -113,6 +119,14 @@ impl RunningServer {
         tokio::time::timeout(TEST_TIMEOUT, self.task).await.unwrap().unwrap();
         self.data_dir
     }
+}
+
+/// Returns the header line that sends the cookie set by the response to a login.
+#[track_caller]
+pub(crate) fn cookie_header(login: &RawHttpResponse) -> String {
+    assert_eq!(login.status, 303, "{login:?}");
+    let set = login.header("set-cookie").unwrap();
+    format!("Cookie: {}\r\n", set.split(';').next().unwrap())
 }
 
 /// Sends the rest of a request and reads its response.

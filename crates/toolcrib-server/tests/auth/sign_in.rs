@@ -6,7 +6,8 @@ use serde_json::json;
 use toolcrib::core::access::Role;
 use toolcrib::core::inventory::{Actor, TokenChange};
 
-use super::support::{AuthTestServer, bearer_header, cookie_header};
+use super::support::{AuthTestServer, bearer_header};
+use crate::test_server::cookie_header;
 
 #[tokio::test]
 async fn a_login_link_works_once() {

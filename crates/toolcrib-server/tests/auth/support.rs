@@ -17,7 +17,7 @@ use toolcrib::{Registry, RegistryOptions, Result};
 use toolcrib_server::{HttpServer, McpService, ServerConfig, bind};
 
 pub(crate) use crate::test_server::{RawHttpResponse, TEST_TIMEOUT};
-use crate::test_server::{RunningServer, open_scripted, server_config};
+use crate::test_server::{RunningServer, cookie_header, open_scripted, server_config};
 
 /// A server whose clock the test moves, so that tokens, sessions and links expire without waiting.
 pub(crate) struct AuthTestServer {
@@ -146,9 +146,7 @@ impl AuthTestServer {
 
     /// Signs in with a token. Returns the cookie as a header line, and the CSRF token of the session.
     pub(crate) async fn sign_in(&self, token: &str) -> (String, String) {
-        let response = self.post_form("/login", "", &format!("token={token}")).await;
-        assert_eq!(response.status, 303, "{response:?}");
-        let cookie = cookie_header(&response);
+        let cookie = cookie_header(&self.post_login(token).await);
         let csrf = self.get("/api/whoami", &cookie).await.json()["csrf"].as_str().unwrap().to_owned();
         (cookie, csrf)
     }
@@ -156,11 +154,4 @@ impl AuthTestServer {
 
 pub(crate) fn bearer_header(token: &str) -> String {
     format!("Authorization: Bearer {token}\r\n")
-}
-
-/// The header line that sends the cookie set by this response.
-#[track_caller]
-pub(crate) fn cookie_header(response: &RawHttpResponse) -> String {
-    let set = response.header("set-cookie").unwrap();
-    format!("Cookie: {}\r\n", set.split(';').next().unwrap())
 }

@@ -3,7 +3,8 @@
 use toolcrib::core::access::Role;
 use toolcrib::core::inventory::Actor;
 
-use super::support::{NodeGroup, SharedStore, cookie_header, on_each_store, wait_until};
+use super::support::{NodeGroup, SharedStore, on_each_store, wait_until};
+use crate::test_server::cookie_header;
 
 on_each_store!(
     a_session_works_on_every_node_with_its_next_request_and_survives_a_restart,

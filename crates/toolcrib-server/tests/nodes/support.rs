@@ -12,7 +12,7 @@ pub(crate) use toolcrib_testkit::observe::wait_until_async as wait_until;
 use toolcrib_testkit::postgres;
 
 pub(crate) use crate::test_server::RawHttpResponse;
-use crate::test_server::{RunningServer, open_scripted, server_config};
+use crate::test_server::{RunningServer, cookie_header, open_scripted, server_config};
 
 /// Runs test functions, which take a [`SharedStore`], with a SQLite file and with PostgreSQL.
 macro_rules! on_each_store {
@@ -160,20 +160,12 @@ impl Node {
 
     /// Signs in with a token and returns the cookie as a header line.
     pub(crate) async fn sign_in(&self, token: &str) -> String {
-        cookie_header(&self.post_form("/login", "", &format!("token={token}")).await)
+        cookie_header(&self.server.post_login(token).await)
     }
 
     pub(crate) async fn whoami(&self, cookie: &str) -> Value {
         self.get("/api/whoami", cookie).await.expect_json(200)
     }
-}
-
-/// The header line that sends the cookie set by this response.
-#[track_caller]
-pub(crate) fn cookie_header(response: &RawHttpResponse) -> String {
-    assert_eq!(response.status, 303, "{response:?}");
-    let set = response.header("set-cookie").unwrap();
-    format!("Cookie: {}\r\n", set.split(';').next().unwrap())
 }
 
 /// The position in the header of a response.

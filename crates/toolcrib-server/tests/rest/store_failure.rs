@@ -22,8 +22,8 @@ use toolcrib::{Code, Refresh, RegistryOptions, Source, SourceId};
 use toolcrib_mcp::{ClientOptions, ConnectTarget, McpClient, RequestOptions, WireError};
 use toolcrib_testkit::programs::scripted_source;
 
-use super::support::{RawHttpResponse, RestTestServer, start_with, wait_until};
-use crate::test_server::{TEST_TIMEOUT, finish_request};
+use super::support::{RestTestServer, start_with, wait_until};
+use crate::test_server::{TEST_TIMEOUT, cookie_header, finish_request};
 
 const HEALTHY: u8 = 0;
 const FAILING: u8 = 1;
@@ -288,27 +288,16 @@ async fn responses_are_marked_as_stale_while_the_store_is_down() {
     wait_until("it is not stale", async || server.get("/api/tools").await.header("x-toolcrib-stale").is_none()).await;
 }
 
-/// Posts the form of the login with the administrator's token.
-async fn sign_in(server: &RestTestServer) -> RawHttpResponse {
-    let headers = "Content-Type: application/x-www-form-urlencoded\r\n";
-    server.send("POST", "/login", headers, format!("token={}", server.admin_token)).await
-}
-
-/// The header line that sends the cookie set by a response.
-fn cookie_header(response: &RawHttpResponse) -> String {
-    format!("Cookie: {}\r\n", response.header("set-cookie").unwrap().split(';').next().unwrap())
-}
-
 #[tokio::test]
 async fn known_sessions_work_without_the_store_and_none_can_be_started() {
     let (server, faulty_store) = start_with_faulty_store().await;
-    let cookie = cookie_header(&sign_in(&server).await);
+    let cookie = cookie_header(&server.post_login(&server.admin_token).await);
     let whoami = async || server.send("GET", "/api/whoami", &cookie, "").await.expect_json(200);
     let csrf = whoami().await["csrf"].as_str().unwrap().to_owned();
     let link = server.app_state.create_login_path().await.unwrap();
     faulty_store.set_mode(FAILING);
     assert_eq!(whoami().await["name"], "admin");
-    for response in [sign_in(&server).await, server.get(&link).await] {
+    for response in [server.post_login(&server.admin_token).await, server.get(&link).await] {
         assert_eq!((response.status, response.header("set-cookie")), (503, None), "{response:?}");
         assert!(response.body.contains("STORE_UNAVAILABLE") && response.body.contains("name=\"token\""));
         assert_eq!(response.header("retry-after"), Some("1"));
@@ -335,7 +324,7 @@ async fn known_sessions_work_without_the_store_and_none_can_be_started() {
 #[tokio::test]
 async fn wrong_cookies_hardly_read_the_store() {
     let (server, faulty_store) = start_with_faulty_store().await;
-    let name = cookie_header(&sign_in(&server).await);
+    let name = cookie_header(&server.post_login(&server.admin_token).await);
     let name = name.split('=').next().unwrap();
     let reads = || faulty_store.login_reads.load(Ordering::SeqCst);
     let before = reads();
