@@ -137,6 +137,8 @@ pub(crate) struct EnsureOutcome {
     pub(crate) missing: Vec<MissingSource>,
     /// Sources that did not respond in time; an older tool list may still be cached.
     pub(crate) unanswered: Vec<SourceId>,
+    /// Sources whose list is stale though a fresh one is required, because other nodes refresh it.
+    pub(crate) left_to_other_nodes: Vec<SourceId>,
 }
 
 impl CliSession {
@@ -163,12 +165,19 @@ impl CliSession {
         progress::report_failures(&wait_outcome.outcomes, self.common.quiet);
         self.hint_missing(among, &wait_outcome, &missing);
         self.discover_in_background(&wait_outcome.left_to_background, &in_discovery_elsewhere);
-        // With `--fresh` stale lists were refreshed, and `--cached` is reported by the commands that use it for
-        // comparison.
-        if required == RequiredFreshness::Discovered {
-            self.hint_stale(among);
+        let left_to_other_nodes = match required {
+            RequiredFreshness::Fresh => self.stale_elsewhere(among),
+            RequiredFreshness::Discovered | RequiredFreshness::Cached => Vec::new(),
+        };
+        // With `--fresh` other stale lists were refreshed, and failures are reported above; `--cached` is reported by the
+        // commands that use it for comparison.
+        match required {
+            RequiredFreshness::Discovered => self.hint_stale(among),
+            RequiredFreshness::Fresh => self.hint_stale(Some(&left_to_other_nodes)),
+            RequiredFreshness::Cached => {}
         }
-        EnsureOutcome { missing, unanswered: [wait_outcome.timed_out, wait_outcome.left_to_background].concat() }
+        let unanswered = [wait_outcome.timed_out, wait_outcome.left_to_background].concat();
+        EnsureOutcome { missing, unanswered, left_to_other_nodes }
     }
 
     /// Discovers the source of a tool that is about to be called, within the time limit of the call. The connection of
@@ -188,6 +197,13 @@ impl CliSession {
     pub(crate) fn enabled_sources(&self, among: Option<&[SourceId]>) -> impl Iterator<Item = SourceView> {
         let is_selected = move |id: &SourceId| among.is_none_or(|among| among.contains(id));
         self.registry.sources().list().into_iter().filter(move |source| source.enabled && is_selected(&source.id))
+    }
+
+    /// Returns the enabled sources with a stale tool list that only other nodes may refresh.
+    fn stale_elsewhere(&self, among: Option<&[SourceId]>) -> Vec<SourceId> {
+        let stale = self.enabled_sources(among).filter(|source| source.freshness == Freshness::Stale);
+        let elsewhere = stale.filter(|source| self.registry.sources().ensure_may_start(&source.id).is_err());
+        elsewhere.map(|source| source.id).collect()
     }
 
     /// Returns the enabled sources without any tool list, each with the reason.

@@ -161,10 +161,12 @@ impl CliSession {
         // This node cannot refresh what runs on others.
         let may_refresh = |source: &SourceView| self.registry.sources().ensure_may_start(&source.id).is_ok();
         let stale = self.enabled_sources(among).filter(|source| source.freshness == Freshness::Stale);
-        let stale = stale.filter(may_refresh);
-        let names: Vec<String> = stale.map(|source| source.id.to_string()).collect();
-        if !names.is_empty() {
-            let (lists, are, them) = if names.len() == 1 { ("list", "is", "it") } else { ("lists", "are", "them") };
+        let may_refresh = |source: &SourceView| self.registry.sources().ensure_may_start(&source.id).is_ok();
+        let (refreshable, elsewhere): (Vec<_>, Vec<_>) = stale.partition(may_refresh);
+        if !refreshable.is_empty() {
+            let (lists, are, them) =
+                if refreshable.len() == 1 { ("list", "is", "it") } else { ("lists", "are", "them") };
+            let names: Vec<&str> = refreshable.iter().map(|source| source.id.as_str()).collect();
             let names = names.join(", ");
             self.common
                 .hint(&format!("hint: the tool {lists} of {names} {are} stale; `--fresh` refreshes {them} first"));
@@ -193,6 +195,12 @@ impl CliSession {
         }
     }
 
+        for source in &elsewhere {
+            let nodes: Vec<String> = source.nodes.iter().map(|label| format!("`{label}`")).collect();
+            let nodes =
+                if nodes.len() == 1 { format!("node {}", nodes[0]) } else { format!("nodes {}", nodes.join(", ")) };
+            self.common.hint(&format!("hint: the tool list of {} is stale; it is refreshed on the {nodes}", source.id));
+        }
     /// The principal under which commands see and call tools.
     pub(crate) fn caller() -> Principal {
         Principal::local("cli").with_role(Role::Admin)

@@ -121,6 +121,34 @@ fn an_empty_variable_counts_as_unset() {
 fn a_command_starts_only_the_sources_of_its_node() {
     let mut toolcrib = Toolcrib::new();
     let (server, count) = (scripted_server(), toolcrib.home().join("starts"));
+/// Regression: both used the stale list without a word.
+#[test]
+fn a_stale_list_that_other_nodes_refresh_is_neither_locked_nor_compared() {
+    let mut toolcrib = Toolcrib::new();
+    let server = scripted_server();
+    let file =
+        toolcrib.write("toolcrib.yaml", &format!("sources: {{ gpu: {{ command: {server:?}, nodes: [gpu-1] }} }}\n"));
+    let file = file.to_str().unwrap();
+    toolcrib.run_ok(&["lock", "--config", file, "--node", "gpu-1"]);
+    toolcrib.set_variable("TOOLCRIB_NODE", "web");
+    toolcrib.run_ok(&["lock", "--config", file]);
+    toolcrib.run_ok(&["diff", "--ci", "--config", file]);
+    toolcrib.run_ok(&["invalidate", "gpu", "--config", file]);
+    let hint = "hint: the tool list of gpu is stale; it is refreshed on the node `gpu-1`";
+    for (command, message) in [
+        (&["lock"][..], "nothing was locked, because the current tool list could not be read from `gpu`"),
+        (&["diff", "--ci"], "nothing was compared, because only other nodes refresh the stale tool list of `gpu`"),
+    ] {
+        let failed = toolcrib.run(&[command, &["--config", file]].concat());
+        failed.assert_code(1).assert_stderr(message).assert_stderr(hint);
+    }
+    for command in [&["tools"][..], &["tools", "--fresh"], &["lock", "--cached"]] {
+        toolcrib.run_ok(&[command, &["--config", file]].concat()).assert_stderr(hint);
+    }
+    toolcrib.run_ok(&["lock", "--config", file, "--node", "gpu-1"]);
+    toolcrib.run_ok(&["diff", "--ci", "--config", file]);
+}
+
     let sources =
         format!("sources: {{ gpu: {{ command: {server:?}, args: [--count-file, {count:?}], nodes: [gpu-1] }} }}\n");
     let file = toolcrib.write("config/toolcrib.yaml", &sources);

@@ -91,7 +91,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
 }
 
 /// Discovers the sources as needed and compares them with the base. With `--ci` fails with `TOOL_UNAVAILABLE` if a
-/// source did not respond in time, because a comparison with its cached list could pass.
+/// source did not respond in time or is refreshed by other nodes, because a comparison with its cached list could pass.
 async fn compare(session: &CliSession, arguments: &Arguments) -> Result<(DiffBase, CatalogDiff)> {
     // Report an invalid base before contacting any source.
     let base = resolve_base(session, arguments.against.as_deref())?;
@@ -102,9 +102,13 @@ async fn compare(session: &CliSession, arguments: &Arguments) -> Result<(DiffBas
     let policy =
         if arguments.ci { arguments.discovery.wait_policy_for_all() } else { arguments.discovery.wait_policy() };
     let ensured = session.ensure(required, None, policy).await;
-    if arguments.ci && !ensured.unanswered.is_empty() {
-        let names: Vec<String> = ensured.unanswered.iter().map(|id| format!("`{id}`")).collect();
-        let message = format!("nothing was compared, because there was no response in time from {}", names.join(", "));
+    let unread = [
+        ("there was no response in time from", &ensured.unanswered),
+        ("only other nodes refresh the stale tool list of", &ensured.left_to_other_nodes),
+    ];
+    if let Some((reason, sources)) = unread.into_iter().find(|(_, sources)| arguments.ci && !sources.is_empty()) {
+        let names: Vec<String> = sources.iter().map(|id| format!("`{id}`")).collect();
+        let message = format!("nothing was compared, because {reason} {}", names.join(", "));
         return Err(Error::new(Code::ToolUnavailable, message));
     }
     if required == RequiredFreshness::Cached {

@@ -11,10 +11,10 @@ use clap::Args;
 use toolcrib::config_file::LoadedConfig;
 use toolcrib::refresh::RequiredFreshness;
 use toolcrib::registry::{DiscoveryStatus, SourceView};
-use toolcrib::{Code, Error, Result, SourceId};
+use toolcrib::{Code, Error, Result};
 
 use crate::arguments::CommonArguments;
-use crate::discovery_wait::DiscoveryArguments;
+use crate::discovery_wait::{DiscoveryArguments, EnsureOutcome};
 use crate::output;
 use crate::plural::pluralize;
 use crate::session::CliSession;
@@ -48,7 +48,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
     let required = arguments.discovery.required_freshness_or(RequiredFreshness::Fresh);
     let ensured = session.ensure(required, None, arguments.discovery.wait_policy_for_all()).await;
     // Computed after the wait, from the status that the discoveries left.
-    let (unread, unknown) = unread_sources(session.registry.sources().list(), &ensured.unanswered);
+    let (unread, unknown) = unread_sources(session.registry.sources().list(), &ensured);
     if required == RequiredFreshness::Cached {
         session.hint_stale(None);
         if !unknown.is_empty() {
@@ -85,7 +85,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
 
 /// Returns the enabled sources whose current tool list could not be read, and those without any cached list. The
 /// second list is a part of the first; both have names in backticks, for messages.
-fn unread_sources(sources: Vec<SourceView>, unanswered: &[SourceId]) -> (Vec<String>, Vec<String>) {
+fn unread_sources(sources: Vec<SourceView>, ensured: &EnsureOutcome) -> (Vec<String>, Vec<String>) {
     let mut unread = Vec::new();
     let mut unknown = Vec::new();
     for source in sources.into_iter().filter(|source| source.enabled) {
@@ -93,8 +93,8 @@ fn unread_sources(sources: Vec<SourceView>, unanswered: &[SourceId]) -> (Vec<Str
         if source.inventory_hash.is_none() {
             unknown.push(name.clone());
         }
-        let failed = source.status == DiscoveryStatus::Failed || unanswered.contains(&source.id);
-        if source.inventory_hash.is_none() || failed {
+        let failed = source.status == DiscoveryStatus::Failed || ensured.unanswered.contains(&source.id);
+        if source.inventory_hash.is_none() || failed || ensured.left_to_other_nodes.contains(&source.id) {
             unread.push(name);
         }
     }
