@@ -21,12 +21,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use toolcrib::config_file::{self, LoadedConfig, ProjectFile};
+use toolcrib::config::mask_store_location;
 use toolcrib::core::access::Role;
 use toolcrib::core::freshness::Freshness;
 use toolcrib::core::inventory::Actor;
 use toolcrib::private_dir::ensure_private_directory;
-use toolcrib::registry::SourceView;
-use toolcrib::store::{self, OpenedStore};
+use toolcrib::registry::{NamedStore, SourceView};
+use toolcrib::store::{self, OpenedStore, StoreState};
 use toolcrib::{Code, Error, Principal, Registry, RegistryOptions, Result, SourceId};
 
 use crate::arguments::CommonArguments;
@@ -157,6 +158,7 @@ impl CliSession {
 
     /// Prints a hint that names the sources whose cached tool list is stale; `among` limits it to some sources.
     /// Disabled sources are not named: none of their tools is listed.
+            named_store: named_store(common, &loaded_config),
     pub(crate) fn hint_stale(&self, among: Option<&[SourceId]>) {
         // This node cannot refresh what runs on others.
         let may_refresh = |source: &SourceView| self.registry.sources().ensure_may_start(&source.id).is_ok();
@@ -316,6 +318,16 @@ fn hint_ignored_store(common: &CommonArguments, loaded_config: &LoadedConfig) {
             project.untrusted_reason()
         ));
     }
+}
+
+/// Returns the store that the command line or the configuration names, for people.
+fn named_store(common: &CommonArguments, loaded_config: &LoadedConfig) -> Option<NamedStore> {
+    if let Some(store) = &common.store {
+        return Some(NamedStore { location: mask_store_location(store), origin: NamedStore::OPTION.to_owned() });
+    }
+    let config = &loaded_config.config;
+    let origin = config.origins.get("store").map(ToString::to_string).unwrap_or_default();
+    config.store.as_ref().map(|store| NamedStore { location: store.masked(), origin })
 }
 
 /// Returns the project file if it names a store that is not used, because it is not trusted.

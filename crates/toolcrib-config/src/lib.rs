@@ -65,7 +65,7 @@ pub use reader::ReferenceLookup;
 pub use rules::{ConfiguredRule, GroupReference, ParsedRule, REQUEST_BODY, parse_rule, rule_to_json};
 pub use settings::resolve_settings;
 pub use source_keys::Secrets;
-pub use store::ConfiguredStore;
+pub use store::{ConfiguredStore, mask_store_location, store_kind};
 pub use syntax::yaml_to_json;
 pub use trust::{LocalDocument, TrustedFile, settings_to_trust};
 

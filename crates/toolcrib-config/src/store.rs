@@ -46,13 +46,24 @@ impl ConfiguredStore {
 
     /// Returns the location with its references unresolved and without the user name and password of a URL.
     pub fn masked(&self) -> String {
-        mask_login_url(&self.location)
+        mask_store_location(&self.location)
     }
 
     /// Returns the location with its references unresolved. May contain a password.
     pub fn unresolved(&self) -> &str {
         &self.location
     }
+}
+
+/// Returns the location of a store without the user name and password of a URL.
+pub fn mask_store_location(location: &str) -> String {
+    mask_login_url(location)
+}
+
+/// Returns the kind of a store by the scheme of its location. A data directory has a SQLite file.
+pub fn store_kind(location: &str) -> &str {
+    let scheme = location.split_once(':').map(|(scheme, _)| scheme);
+    scheme.filter(|scheme| STORE_SCHEMES.contains(scheme)).unwrap_or("sqlite")
 }
 
 /// Without a password.

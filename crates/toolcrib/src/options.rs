@@ -25,6 +25,8 @@ use crate::trace::Trace;
 pub struct RegistryOptions {
     /// Storage of the journal, manifests and measurements; `None` for a store in memory.
     pub store: Option<Arc<dyn Store>>,
+    /// How people named the store, for `toolcrib config` and `GET /api/config`; `None` for the one in the data directory.
+    pub named_store: Option<NamedStore>,
     /// File that remembers the end of the store's journal, as returned by
     /// [`store::open_with_head`](crate::store::open_with_head). Without it, a journal that lost its newest records goes
     /// unnoticed.
@@ -58,6 +60,20 @@ pub struct RegistryOptions {
     pub trace: Option<Trace>,
     /// Queue of finished spans for export. When set, every request to a source carries trace context.
     pub span_queue: Option<SpanQueue>,
+}
+
+/// A store as the command line or a configuration file names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamedStore {
+    /// Location without user name and password.
+    pub location: String,
+    /// [`NamedStore::OPTION`], or the file and line.
+    pub origin: String,
+}
+
+impl NamedStore {
+    /// Origin of a store that the command line names. It takes precedence over the configuration.
+    pub const OPTION: &str = "--store";
 }
 
 /// Extent of the trust in a project's configuration file.
@@ -103,6 +119,7 @@ impl Default for RegistryOptions {
     fn default() -> Self {
         RegistryOptions {
             store: None,
+            named_store: None,
             head_file: None,
             logs_directory: None,
             clock: Clock::system(),

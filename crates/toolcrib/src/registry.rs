@@ -67,7 +67,7 @@ use token_counts::TokenCounter;
 pub use crate::breaker::{BreakerState, BreakerView};
 pub use crate::logins::{ConsoleSession, Logins, MAX_CONSOLE_SESSION_AGE};
 pub use crate::notice::{DiscoveryStage, FeatureOutcome, RegistryNotice, SourceTransitionNotice};
-pub use crate::options::{RegistryOptions, Trust, UntrustedFile, default_node_label};
+pub use crate::options::{NamedStore, RegistryOptions, Trust, UntrustedFile, default_node_label};
 pub use crate::store_health::StoreHealth;
 pub use access_tokens::{AccessTokens, CreatedToken, TokenRequest, TokenView, random_secret, random_token};
 pub use api_requirements::{ApiRequirements, ApiServer, MissingScheme, api_requirements};

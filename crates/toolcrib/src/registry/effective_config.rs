@@ -10,13 +10,14 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 use toolcrib_config::show::{mask_args, mask_text, mask_url, show_config, show_rules, show_source_keys};
-use toolcrib_config::{Config, Expose, WarmPolicy};
+use toolcrib_config::{Config, ConfiguredStore, Expose, WarmPolicy, store_kind};
+use toolcrib_core::access::Role;
 use toolcrib_core::access_rules::{NamedRule, RuleKind};
 use toolcrib_core::inventory::Origin;
 use toolcrib_core::principal::Principal;
 use toolcrib_core::{Result, SourceId};
 
-use super::{Registry, Trust};
+use super::{NamedStore, Registry, Trust};
 use crate::config_file::LoadedConfig;
 use crate::state::ConfiguredSettings;
 
@@ -104,6 +105,7 @@ impl Configuration<'_> {
         }
         config["sources"] = sources.into();
         config["overrides"] = overrides.into();
+        config["store"] = self.show_store(loaded);
         if let Some(project) = loaded.untrusted_project() {
             config["untrusted"] =
                 json!({ "file": project.file.to_string_lossy(), "reason": project.untrusted_reason() });
@@ -118,6 +120,10 @@ impl Configuration<'_> {
     /// principal without everything that names or selects tools.
     pub fn show_for(&self, principal: &Principal, loaded: &LoadedConfig, data: &Path) -> Value {
         let mut config = self.show(loaded, data);
+        // The host and the name of a database are the business of administrators.
+        if let Some(location) = config["store"]["value"].as_str().filter(|_| principal.role() != Role::Admin) {
+            config["store"]["value"] = json!(store_kind(location));
+        }
         let visibility = self.registry.visibility(principal);
         if visibility.is_full() {
             return config;
@@ -151,6 +157,19 @@ impl Configuration<'_> {
             remove_keys(&mut keys, &KEYS_ABOUT_TOOLS);
         }
         Some(keys)
+    }
+
+    /// Returns the store in use. A configuration that was read again may name another one.
+    fn show_store(&self, loaded: &LoadedConfig) -> Value {
+        let named = self.registry.options.named_store.as_ref();
+        let location = named.map(|named| named.location.clone());
+        let origin = named.map_or("default", |named| &named.origin);
+        let mut shown = json!({ "value": location, "origin": origin });
+        let configured = loaded.config.store.as_ref().map(ConfiguredStore::masked);
+        if origin != NamedStore::OPTION && configured != location {
+            shown["restart"] = json!("the configuration names another store, which is used after a restart");
+        }
+        shown
     }
 
     /// Returns what overrides a source's declaration: a command, and over that the environment. Keys are `enabled`,
