@@ -3,25 +3,26 @@
 //!
 //! The constructors differ in what they may do:
 //!
-//! | constructor         | may contact sources | asks for trust | creates a store | for                                |
-//! |---------------------|---------------------|----------------|-----------------|------------------------------------|
-//! | `open`              | yes                 | yes            | yes             | `tools`, `call`, `refresh`, `lock` |
-//! | `open_long_running` | yes                 | yes            | yes             | `serve`, `mcp`                     |
-//! | `open_offline`      | no                  | no             | yes             | `enable`, `history`, `token`       |
-//! | `open_store`        | no                  | refuses        | yes             | `verify`, `store prune`            |
-//! | `open_read_only`    | no                  | no             | no              | `config`, `export`, `explain`      |
+//! | constructor            | may contact sources | asks for trust | creates a store | for                                |
+//! |------------------------|---------------------|----------------|-----------------|------------------------------------|
+//! | `open`                 | yes                 | yes            | yes             | `tools`, `call`, `refresh`, `lock` |
+//! | `open_long_running`    | yes                 | yes            | yes             | `serve`, `mcp`                     |
+//! | `open_offline`         | no                  | no             | yes             | `enable`, `history`, `token`       |
+//! | `open_for_maintenance` | no                  | refuses        | yes             | `verify`, `store prune`            |
+//! | `open_read_only`       | no                  | no             | no              | `export`, `explain`, `group`        |
+//! | `open_without_records` | no                  | no             | no              | `config`, `logs`                   |
 //!
-//! `open_read_only` uses a store in memory while the data directory does not exist. The session itself contacts no
-//! source; the column says what its command may do. `add` is an exception: it contacts the one source that it declares,
-//! which the user has just named and need not trust. Commands close the session explicitly: closing ends the servers,
-//! writes the counts and closes the store.
+//! The last two use a store in memory while there is none, `open_without_records` also while the store that was named
+//! cannot be reached. The session itself contacts no source; the column says what its command may do. `add` is an
+//! exception: it contacts the one source that it declares, which the user has just named and need not trust. Commands
+//! close the session explicitly: closing ends the servers, writes the counts and closes the store.
 
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use toolcrib::config_file::{self, LoadedConfig, ProjectFile};
 use toolcrib::config::mask_store_location;
+use toolcrib::config_file::{self, LoadedConfig, ProjectFile};
 use toolcrib::core::access::Role;
 use toolcrib::core::freshness::Freshness;
 use toolcrib::core::inventory::Actor;
@@ -64,6 +65,13 @@ enum SessionKind {
     LongRunning,
 }
 
+/// What a command does that only reads, while the store that was named cannot be reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum UnreachableStore {
+    Fail,
+    UseMemory,
+}
+
 impl CliSession {
     /// Opens a session for a command that may contact sources. Asks at the terminal to trust an untrusted project file.
     pub(crate) async fn open(common: &CommonArguments) -> Result<CliSession> {
@@ -98,7 +106,7 @@ impl CliSession {
     }
 
     /// Opens a session for a command that works on the store itself: see [`load_store_config`].
-    pub(crate) async fn open_store(common: &CommonArguments) -> Result<CliSession> {
+    pub(crate) async fn open_for_maintenance(common: &CommonArguments) -> Result<CliSession> {
         let loaded_config = load_store_config(common)?;
         let data_directory = data_directory(common, &loaded_config)?;
         let store = open_store(common, &loaded_config, &data_directory).await?;
@@ -106,12 +114,28 @@ impl CliSession {
     }
 
     /// Opens a session for a command that only reads. When there is no store yet, uses one in memory so that the command
-    /// leaves no data directory behind.
+    /// leaves neither a data directory nor tables behind.
     pub(crate) async fn open_read_only(common: &CommonArguments) -> Result<CliSession> {
+        CliSession::open_existing(common, UnreachableStore::Fail).await
+    }
+
+    /// Like [`CliSession::open_read_only`], for a command that is useful without what is stored, such as while the database is
+    /// down.
+    pub(crate) async fn open_without_records(common: &CommonArguments) -> Result<CliSession> {
+        CliSession::open_existing(common, UnreachableStore::UseMemory).await
+    }
+
+    async fn open_existing(common: &CommonArguments, unreachable: UnreachableStore) -> Result<CliSession> {
         let loaded_config = load_config(common)?;
         let data_directory = data_directory(common, &loaded_config)?;
-        // A store that was named must be opened, and an existing data directory may have one.
-        if names_store(common, &loaded_config) || data_directory.exists() {
+        let has_store = if names_store(common, &loaded_config) {
+            let location = store_url(common, &loaded_config, &data_directory)?;
+            has_named_store(common, &location, unreachable).await?
+        } else {
+            // An existing data directory may have one.
+            data_directory.exists()
+        };
+        if has_store {
             return CliSession::open_offline(common).await;
         }
         let store = store::open_with_head("memory:", &data_directory).await?;
@@ -134,6 +158,7 @@ impl CliSession {
         let options = RegistryOptions {
             node_label,
             store: Some(opened.store),
+            named_store: named_store(common, &loaded_config),
             head_file: opened.head,
             logs_directory: Some(data_directory.join("logs")),
             trust: loaded_config.trust(),
@@ -158,10 +183,7 @@ impl CliSession {
 
     /// Prints a hint that names the sources whose cached tool list is stale; `among` limits it to some sources.
     /// Disabled sources are not named: none of their tools is listed.
-            named_store: named_store(common, &loaded_config),
     pub(crate) fn hint_stale(&self, among: Option<&[SourceId]>) {
-        // This node cannot refresh what runs on others.
-        let may_refresh = |source: &SourceView| self.registry.sources().ensure_may_start(&source.id).is_ok();
         let stale = self.enabled_sources(among).filter(|source| source.freshness == Freshness::Stale);
         let may_refresh = |source: &SourceView| self.registry.sources().ensure_may_start(&source.id).is_ok();
         let (refreshable, elsewhere): (Vec<_>, Vec<_>) = stale.partition(may_refresh);
@@ -172,6 +194,12 @@ impl CliSession {
             let names = names.join(", ");
             self.common
                 .hint(&format!("hint: the tool {lists} of {names} {are} stale; `--fresh` refreshes {them} first"));
+        }
+        for source in &elsewhere {
+            let nodes: Vec<String> = source.nodes.iter().map(|label| format!("`{label}`")).collect();
+            let nodes =
+                if nodes.len() == 1 { format!("node {}", nodes[0]) } else { format!("nodes {}", nodes.join(", ")) };
+            self.common.hint(&format!("hint: the tool list of {} is stale; it is refreshed on the {nodes}", source.id));
         }
     }
 
@@ -197,12 +225,6 @@ impl CliSession {
         }
     }
 
-        for source in &elsewhere {
-            let nodes: Vec<String> = source.nodes.iter().map(|label| format!("`{label}`")).collect();
-            let nodes =
-                if nodes.len() == 1 { format!("node {}", nodes[0]) } else { format!("nodes {}", nodes.join(", ")) };
-            self.common.hint(&format!("hint: the tool list of {} is stale; it is refreshed on the {nodes}", source.id));
-        }
     /// The principal under which commands see and call tools.
     pub(crate) fn caller() -> Principal {
         Principal::local("cli").with_role(Role::Admin)
@@ -232,6 +254,28 @@ impl CliSession {
     pub(crate) async fn close_within_timeout(self) {
         self.registry.close_within(SOURCES_CLOSE_TIMEOUT).await;
     }
+}
+
+/// Whether a store that was named can be read, after a warning if not. Creates nothing.
+async fn has_named_store(common: &CommonArguments, location: &str, unreachable: UnreachableStore) -> Result<bool> {
+    let error = match store::open_existing(location).await {
+        Ok(existing) => {
+            existing.store.close().await;
+            return Ok(true);
+        }
+        Err(error) => error,
+    };
+    let reason = match (StoreState::from_error(&error), unreachable) {
+        _ if error.code == Code::ConfigInvalid => return Err(error),
+        (StoreState::Missing | StoreState::Damaged, _) => {
+            "there are no tables in the store that can be read; `toolcrib verify` tells whether it is damaged"
+                .to_owned()
+        }
+        (StoreState::Ok | StoreState::Down, UnreachableStore::UseMemory) => error.message,
+        (StoreState::Ok | StoreState::Down, UnreachableStore::Fail) => return Err(error),
+    };
+    common.hint(&format!("warning: nothing stored is shown: {reason}"));
+    Ok(false)
 }
 
 /// Loads the file named by `--config`, or the nearest one from the working directory upwards, merged with the user's own.
@@ -276,6 +320,16 @@ pub(crate) fn data_directory(common: &CommonArguments, loaded_config: &LoadedCon
     }
 }
 
+/// Returns the store that the command line or the configuration names, for people.
+fn named_store(common: &CommonArguments, loaded_config: &LoadedConfig) -> Option<NamedStore> {
+    if let Some(store) = &common.store {
+        return Some(NamedStore { location: mask_store_location(store), origin: NamedStore::OPTION.to_owned() });
+    }
+    let config = &loaded_config.config;
+    let origin = config.origins.get("store").map(ToString::to_string).unwrap_or_default();
+    config.store.as_ref().map(|store| NamedStore { location: store.masked(), origin })
+}
+
 /// Whether the command line or the configuration names a store.
 pub(crate) fn names_store(common: &CommonArguments, loaded_config: &LoadedConfig) -> bool {
     common.store.is_some() || loaded_config.config.store.is_some()
@@ -318,16 +372,6 @@ fn hint_ignored_store(common: &CommonArguments, loaded_config: &LoadedConfig) {
             project.untrusted_reason()
         ));
     }
-}
-
-/// Returns the store that the command line or the configuration names, for people.
-fn named_store(common: &CommonArguments, loaded_config: &LoadedConfig) -> Option<NamedStore> {
-    if let Some(store) = &common.store {
-        return Some(NamedStore { location: mask_store_location(store), origin: NamedStore::OPTION.to_owned() });
-    }
-    let config = &loaded_config.config;
-    let origin = config.origins.get("store").map(ToString::to_string).unwrap_or_default();
-    config.store.as_ref().map(|store| NamedStore { location: store.masked(), origin })
 }
 
 /// Returns the project file if it names a store that is not used, because it is not trusted.

@@ -99,3 +99,53 @@ fn a_database_is_pruned_and_reports_its_schema() {
     assert!(migrated.starts_with("the store has schema version "), "{migrated}");
     assert_eq!(run_json(&workspace, &["store", "migrate", "--store", &url])["contract_pending"], false);
 }
+
+/// A workspace with built-in tools, without a store, and with the file of another client.
+fn reading_workspace() -> TestWorkspace {
+    let workspace = TestWorkspace::new(&json!({ "core": { "builtin": ["calculate"] } }), &json!({}));
+    let client_file = json!({ "mcpServers": { "files": { "command": "files-server" } } });
+    std::fs::write(workspace.path("mcp.json"), client_file.to_string()).unwrap();
+    workspace
+}
+
+#[test]
+fn commands_that_only_read_create_no_tables() {
+    let Some(url) = shared_database() else {
+        return programs::skip("commands_that_only_read_create_no_tables", "PostgreSQL is not installed");
+    };
+    let workspace = reading_workspace();
+    for command in [
+        &["config"][..],
+        &["export"],
+        &["describe", "core__calculate", "--at", "1d"],
+        &["import", "mcp.json", "--dry-run"],
+    ] {
+        let output = workspace.toolcrib(&[command, &["--store", &url]].concat()).stdin(Stdio::null()).output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(stderr.contains("there are no tables in the store"), "{command:?}: {stderr}");
+    }
+    let tables = "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'";
+    assert_eq!(run_sql(&url, tables), "0");
+    run(&workspace, 0, &["sources", "--store", &url]);
+    assert_ne!(run_sql(&url, tables), "0");
+    let exported = run(&workspace, 0, &["export", "--store", &url]);
+    assert!(exported.contains("calculate"), "{exported}");
+}
+
+/// Nothing listens at the port.
+#[test]
+fn commands_that_need_no_records_work_while_the_database_is_down() {
+    let workspace = reading_workspace();
+    let down = ["--store", "postgres://me@127.0.0.1:1/team"];
+    for command in [&["config"][..], &["import", "mcp.json", "--dry-run"]] {
+        let output = workspace.toolcrib(&[command, &down].concat()).stdin(Stdio::null()).output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        let warning = "warning: nothing stored is shown: the store `postgres://me@127.0.0.1:1/team` cannot be reached";
+        assert!(stderr.contains(warning), "{command:?}: {stderr}");
+        assert!(output.status.success(), "{stderr}");
+    }
+    for command in [&["export"][..], &["describe", "core__calculate", "--at", "1d"], &["sources"]] {
+        let stderr = run(&workspace, 1, &[command, &down].concat());
+        assert!(stderr.contains("cannot be reached"), "{command:?}: {stderr}");
+    }
+}

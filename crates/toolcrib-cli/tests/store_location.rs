@@ -38,9 +38,13 @@ fn a_password_in_a_store_is_never_printed() {
     trusted.assert_stdout("  store: \"postgres://***@127.0.0.1:1/team\"\n");
     let check = |output: CliOutput| assert!(!format!("{output:?}").contains("hunter2"), "{output:?}");
     check(trusted);
-    for arguments in [&["sources"][..], &["config", "--json"], &["export"], &["doctor"], &["verify", "-vvv"]] {
+    for arguments in [&["sources"][..], &["export"], &["doctor"], &["verify", "-vvv"], &["config", "-vvv"]] {
         check(toolcrib.run(arguments));
     }
+    let config = toolcrib.run_ok(&["config", "--json"]);
+    config.assert_stdout("\"postgres://***@127.0.0.1:1/team\"").assert_stderr("cannot be reached");
+    check(config);
+    check(toolcrib.run_ok(&["export", "--store", "memory:"]));
 }
 
 #[test]
@@ -117,10 +121,6 @@ fn an_empty_variable_counts_as_unset() {
     toolcrib.run_ok(&["sources", "--node", "a"]).assert_stdout("core");
 }
 
-#[test]
-fn a_command_starts_only_the_sources_of_its_node() {
-    let mut toolcrib = Toolcrib::new();
-    let (server, count) = (scripted_server(), toolcrib.home().join("starts"));
 /// Regression: both used the stale list without a word.
 #[test]
 fn a_stale_list_that_other_nodes_refresh_is_neither_locked_nor_compared() {
@@ -149,6 +149,10 @@ fn a_stale_list_that_other_nodes_refresh_is_neither_locked_nor_compared() {
     toolcrib.run_ok(&["diff", "--ci", "--config", file]);
 }
 
+#[test]
+fn a_command_starts_only_the_sources_of_its_node() {
+    let mut toolcrib = Toolcrib::new();
+    let (server, count) = (scripted_server(), toolcrib.home().join("starts"));
     let sources =
         format!("sources: {{ gpu: {{ command: {server:?}, args: [--count-file, {count:?}], nodes: [gpu-1] }} }}\n");
     let file = toolcrib.write("config/toolcrib.yaml", &sources);

@@ -18,7 +18,7 @@ pub(crate) struct Arguments {}
 
 /// Prints the merged configuration as JSON, or as YAML with origins.
 pub(crate) async fn run(common: &CommonArguments, _: Arguments) -> Result<()> {
-    let session = CliSession::open_read_only(common).await?;
+    let session = CliSession::open_without_records(common).await?;
     let merged = session.registry.configuration().show(&session.loaded_config, &session.data_directory);
     session.close().await;
     common.print(&merged, || {

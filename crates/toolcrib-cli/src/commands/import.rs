@@ -79,7 +79,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
     };
     // Opening a store creates it; a dry run must not.
     let session = if arguments.dry_run {
-        CliSession::open_read_only(common).await?
+        CliSession::open_without_records(common).await?
     } else {
         CliSession::open_offline(common).await?
     };

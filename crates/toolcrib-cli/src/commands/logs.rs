@@ -27,7 +27,7 @@ pub(crate) struct Arguments {
 
 /// Prints the lines, or a hint why there are none.
 pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<()> {
-    let session = CliSession::open_read_only(common).await?;
+    let session = CliSession::open_without_records(common).await?;
     let (id, lines, has_process) = session
         .run_and_close(async |session| {
             let id = session.find_source(&arguments.source)?;

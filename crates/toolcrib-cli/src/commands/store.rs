@@ -149,7 +149,7 @@ pub(crate) fn render_copy(report: &CopyReport) -> String {
 /// Removes what the configured store does not need.
 async fn prune(common: &CommonArguments, arguments: &PruneArguments) -> Result<()> {
     let mode = if arguments.dry_run { PruneMode::Count } else { PruneMode::Remove };
-    let session = CliSession::open_store(common).await?;
+    let session = CliSession::open_for_maintenance(common).await?;
     let prune = async |session: &CliSession| session.registry.store().prune(arguments.keep_checks, mode).await;
     let report = session.run_and_close(prune).await?;
     common.print(&report, || render_prune(&report, mode))

@@ -61,7 +61,7 @@ struct AcceptedDamage {
 
 /// Verifies the store, after accepting damage if requested.
 pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Result<CommandOutcome> {
-    let session = CliSession::open_store(common).await?;
+    let session = CliSession::open_for_maintenance(common).await?;
     let (session, acceptance) =
         if arguments.accept_damage { accept_damage(common, session).await? } else { (session, None) };
     let verification = session.registry.store().verify().await;
@@ -89,7 +89,7 @@ async fn accept_damage(common: &CommonArguments, session: CliSession) -> Result<
     let now = session.registry.now();
     session.close().await;
     let moved_to = store::rebuild_store(&store_url, &salvage, now).await?;
-    let session = CliSession::open_store(common).await?;
+    let session = CliSession::open_for_maintenance(common).await?;
     let record = session.registry.store().accept_described_damage(damage, CliSession::actor()).await?;
     Ok((session, Some(AcceptedDamage { record, moved_to })))
 }
