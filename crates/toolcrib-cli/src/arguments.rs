@@ -54,7 +54,7 @@ pub(crate) struct CommonArguments {
     #[arg(long, global = true, value_name = "DIR", env = "TOOLCRIB_DATA", help_heading = "Common options")]
     pub(crate) data: Option<PathBuf>,
     /// Store, instead of the one in the data directory: `sqlite:FILE`, `postgres://USER@HOST/DATABASE` or `memory:`; a
-    /// password belongs into the variable PGPASSWORD or the configuration, for other users can see arguments
+    /// password belongs in the variable PGPASSWORD or the configuration, for other users can see arguments
     #[arg(long, global = true, value_name = "URL", help_heading = "Common options")]
     pub(crate) store: Option<String>,
     /// Label of this node, which decides which sources it may start; by default the name of the machine

@@ -60,6 +60,8 @@ fn a_store_is_copied_to_postgresql_and_back() {
     assert!(refused.contains("has records already"), "{refused}");
     let refused = run(&workspace, 2, &["store", "copy", "--from", &url, "--to", &url]);
     assert!(refused.contains("name the same store"), "{refused}");
+    let refused = run(&workspace, 2, &["store", "copy", "--from", &data, "--to", &url, "--store", &url]);
+    assert!(refused.contains("does not use `--store`"), "{refused}");
 }
 
 #[test]

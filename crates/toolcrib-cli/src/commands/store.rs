@@ -47,10 +47,11 @@ enum StoreCommand {
 
 Interrupted, it continues when it is run again.")]
 struct CopyArguments {
-    /// Store to read: `sqlite:FILE`, `postgres://…`, or a data directory
+    /// Store to read: `sqlite:FILE`, `postgres://…`, or a data directory; other users can see a password in arguments, so set
+    /// the variable PGPASSWORD instead
     #[arg(long, value_name = "URL")]
     from: String,
-    /// Empty store to fill: `sqlite:FILE`, `postgres://…`, or a data directory
+    /// Empty store to fill: `sqlite:FILE`, `postgres://…`, or a data directory; a password as for `--from`
     #[arg(long, value_name = "URL")]
     to: String,
 }
@@ -97,6 +98,10 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
 
 /// Copies one store into another.
 async fn copy(common: &CommonArguments, arguments: &CopyArguments) -> Result<()> {
+    if common.store.is_some() {
+        let message = "`store copy` does not use `--store`; name both stores by `--from` and `--to`";
+        return Err(Error::new(Code::BadRequest, message));
+    }
     for location in [&arguments.from, &arguments.to] {
         if location.starts_with("memory:") {
             return Err(Error::new(Code::ConfigInvalid, "`memory:` ends with this command; name a store that lasts"));
