@@ -1,14 +1,16 @@
 //! `toolcrib serve` on PostgreSQL: several servers on one database, and a database that hangs, goes down and comes back.
 
 use std::process::Stdio;
+use std::sync::mpsc;
 use std::thread;
+use std::time::Duration;
 
 use serde_json::{Value, json};
-use toolcrib_testkit::postgres::{PostgresServer, StopMode, shared_database};
+use toolcrib_testkit::postgres::{PostgresServer, StopMode, run_sql, shared_database};
 use toolcrib_testkit::programs;
 
 use crate::support::http::{MCP_HEADERS, RawHttpResponse, mcp_request, request};
-use crate::support::test_server::{ServeProcess, TestWorkspace, read_or_empty, wait_until};
+use crate::support::test_server::{ServeProcess, TestWorkspace, read_or_empty, send_signal, wait_until};
 
 /// A data directory with one source, for one node.
 fn workspace() -> TestWorkspace {
@@ -64,6 +66,25 @@ fn servers_that_start_at_once_on_an_empty_database_share_it() {
             sources["nodes"].as_array().unwrap().iter().map(|node| node["label"].as_str().unwrap()).collect();
         labels == ["a", "b"]
     });
+    let command = |arguments: &[&str]| {
+        let output = workspaces[0].toolcrib(&[&["sources", "--store", &url], arguments].concat()).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let listed: Value = serde_json::from_str(&command(&["--json"])).unwrap();
+    let nodes = listed["nodes"].as_array().unwrap();
+    assert_eq!(nodes.len(), 2, "{listed}");
+    for (node, label) in nodes.iter().zip(["a", "b"]) {
+        assert_eq!((&node["label"], &node["alive"]), (&json!(label), &json!(true)), "{listed}");
+        assert_eq!(node["version"], env!("CARGO_PKG_VERSION"));
+        // A node may not have reported its last position yet.
+        let (position_of_node, lag) = (node["position"].as_u64().unwrap(), node["lag"].as_u64().unwrap());
+        assert_eq!(position_of_node + lag, position(&changed), "{listed}");
+    }
+    let table = command(&[]);
+    for cell in ["NODE", "VERSION", "POSITION", "LAG", env!("CARGO_PKG_VERSION")] {
+        assert!(table.to_uppercase().contains(cell), "{cell}: {table}");
+    }
 }
 
 #[test]
@@ -98,20 +119,101 @@ fn a_suspended_request_of_another_node_is_reported_as_lost() {
 
 #[test]
 fn a_server_ends_with_an_error_when_its_database_hangs() {
-    let Some(database) = PostgresServer::start() else {
+    let Some(mut database) = PostgresServer::start() else {
         return programs::skip("a_server_ends_with_an_error_when_its_database_hangs", "PostgreSQL is not installed");
     };
     let url = database.create_database();
-    database.pause();
     let workspace = workspace();
-    let mut command = workspace.toolcrib(&["serve", "--listen", "127.0.0.1:0", "--store", &url]);
-    let output = command.stdin(Stdio::null()).output().unwrap();
-    let stderr = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.code().is_some_and(|code| code != 0) && output.stdout.is_empty(), "{stderr}");
-    assert!(stderr.starts_with("error: ") && stderr.contains("127.0.0.1"), "it names the database: {stderr}");
+    let check = |stderr: String, reason: &str| {
+        assert!(stderr.starts_with("error: the store `postgres://postgres@127.0.0.1:"), "{stderr}");
+        assert!(stderr.contains(reason), "{stderr}");
+    };
+    database.pause();
+    check(failed_start(&workspace, &url, || {}), "did not answer within 5s; try again");
     database.resume();
+
+    // Hangs in the middle of the start, when it waits for the lock under which tables are created.
+    let lock = format!("SELECT pg_advisory_lock({MIGRATION_LOCK}), pg_sleep(600)");
+    let holder_url = url.clone();
+    // Ends with the database.
+    thread::spawn(move || run_sql(&holder_url, &lock));
+    let lock_count = |granted: &str| {
+        run_sql(&url, &format!("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted = {granted}"))
+    };
+    wait_until("the lock is held", || lock_count("true") == "1");
+    let pause_during_start = || {
+        wait_until("the start waits for the lock", || lock_count("false") == "1");
+        database.pause();
+    };
+    check(failed_start(&workspace, &url, pause_during_start), "did not answer within 5s; try again");
+    database.resume();
+
+    database.stop(StopMode::Immediate);
+    check(failed_start(&workspace, &url, || {}), "cannot be reached; check that the database is running");
+    database.start_again();
     let server = serve(&workspace, &url, "a");
     assert_eq!(get(&server, "/readyz").expect_json(200)["status"], "ready");
+}
+
+/// Key of the lock under which the schema is changed.
+const MIGRATION_LOCK: &str = "x'746f6f6c63726962'::bigint";
+/// Far more than the 10 s within which a start without its store ends.
+const WATCHDOG_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Starts a server that must end with an error within [`WATCHDOG_TIMEOUT`], and returns its stderr.
+#[track_caller]
+fn failed_start(workspace: &TestWorkspace, url: &str, meanwhile: impl FnOnce()) -> String {
+    let mut command = workspace.toolcrib(&["serve", "--listen", "127.0.0.1:0", "--store", url]);
+    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let process_id = child.id();
+    let (sender, ended) = mpsc::channel();
+    thread::spawn(move || sender.send(child.wait_with_output()));
+    meanwhile();
+    let Ok(output) = ended.recv_timeout(WATCHDOG_TIMEOUT) else {
+        send_signal("KILL", process_id);
+        panic!("the start hangs");
+    };
+    let output = output.unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), output.stdout.is_empty()), (Some(1), true), "{stderr}");
+    stderr
+}
+
+#[test]
+fn the_store_in_use_is_shown_without_its_password() {
+    let Some(url) = shared_database() else {
+        return programs::skip("the_store_in_use_is_shown_without_its_password", "PostgreSQL is not installed");
+    };
+    let (_, rest) = url.split_once('@').unwrap();
+    // The databases of tests accept any password.
+    let (with_password, masked) = (format!("postgres://postgres:hunter2@{rest}"), format!("postgres://***@{rest}"));
+    let workspace = workspace();
+    let configure = |store: &str| {
+        let config = json!({ "sources": {}, "store": store });
+        std::fs::write(workspace.path("toolcrib.json"), config.to_string()).unwrap();
+    };
+    configure(&with_password);
+    let server = workspace.serve();
+    let config = send_as_admin(&workspace, &server, "GET", "/api/config");
+    assert!(!config.body.contains("hunter2"), "{config:?}");
+    let store = config.expect_json(200)["store"].clone();
+    assert_eq!((&store["value"], store.get("restart")), (&json!(masked), None));
+    assert!(store["origin"].as_str().unwrap().contains("toolcrib.json:1"), "{store}");
+    assert_eq!(get(&server, "/api/config").expect_json(200)["store"]["value"], "postgres");
+
+    configure("sqlite:elsewhere.db");
+    let mut store = json!(null);
+    wait_until("the configuration is reloaded", || {
+        store = send_as_admin(&workspace, &server, "GET", "/api/config").expect_json(200)["store"].clone();
+        store.get("restart").is_some()
+    });
+    assert_eq!(store["value"], masked, "the store of the start stays in use");
+
+    let printed = workspace.toolcrib(&["config", "--json", "--store", &with_password]).output().unwrap();
+    let printed = String::from_utf8(printed.stdout).unwrap();
+    let store = serde_json::from_str::<Value>(&printed).unwrap()["store"].clone();
+    assert_eq!(store, json!({ "value": masked, "origin": "--store" }));
+    assert!(!printed.contains("hunter2"));
 }
 
 #[test]

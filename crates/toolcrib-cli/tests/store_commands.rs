@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use toolcrib_testkit::programs;
 
 use crate::support::test_project::execute_sql;
-use crate::support::test_server::TestWorkspace;
+use crate::support::test_server::{TestWorkspace, wait_until};
 
 /// A workspace with one source and a disabled tool.
 fn workspace() -> TestWorkspace {
@@ -154,14 +154,10 @@ fn a_store_is_pruned_and_reports_its_schema() {
     assert_eq!(run_json(&workspace, &["store", "migrate"])["contract_pending"], false);
 }
 
-/// SIGKILL at random times: an unfinished copy is never used, and the same command finishes it.
+/// SIGKILL at various times: an unfinished copy is never used, and the same command finishes it.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_killed_copy_is_continued() {
-    use std::time::Instant;
-
-    use crate::support::sleep_before_kill;
-
     const RECORDS: usize = 20_000;
     let workspace = workspace();
     let data = workspace.path("data");
@@ -175,18 +171,26 @@ fn a_killed_copy_is_continued() {
         return programs::skip("a_killed_copy_is_continued", "there is no python3");
     }
     let full = workspace.path("full");
-    let started_at = Instant::now();
     let expected = run_json(&workspace, &["store", "copy", "--from", text(&data), "--to", text(&full)]);
-    let duration = started_at.elapsed();
     assert_eq!(expected["records"], RECORDS);
+    // Written bytes tell how far a copy is: pages reach the file by way of the log.
+    let written_bytes = |directory: &Path| -> u64 {
+        let sizes = ["toolcrib.db", "toolcrib.db-wal"].map(|name| fs::metadata(directory.join(name)));
+        sizes.into_iter().flatten().map(|metadata| metadata.len()).sum()
+    };
+    let full_bytes = written_bytes(&full);
 
+    let no_sources = workspace.path("no-sources.json");
+    fs::write(&no_sources, "{}").unwrap();
     let target = workspace.path("target");
     let copy = ["store", "copy", "--from", text(&data), "--to", text(&target)];
     let mut killed = 0;
-    for _ in 0..6 {
+    for percent in [0, 1, 20, 50, 80, 100] {
         let mut process =
             workspace.toolcrib(&copy).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        sleep_before_kill(duration.mul_f64(rand::random::<f64>()));
+        wait_until("the copy has written enough", || {
+            written_bytes(&target) * 100 >= full_bytes * percent || process.try_wait().unwrap().is_some()
+        });
         process.kill().unwrap();
         if process.wait().unwrap().success() {
             fs::remove_dir_all(&target).unwrap();
@@ -194,14 +198,18 @@ fn a_killed_copy_is_continued() {
         }
         killed += 1;
         if target.join("toolcrib.db").is_file() {
-            let output =
-                command(&workspace, &["--data", text(&target), "verify"]).stdin(Stdio::null()).output().unwrap();
-            let stderr = String::from_utf8_lossy(&output.stderr);
-            // Before the mark is set, the target is an empty store.
-            let is_unused = stderr.contains("is not finished") || output.status.success();
-            assert!(is_unused, "{stderr}");
+            // Without the sources of the workspace, which the command would declare.
+            let mut verify = Command::new(env!("CARGO_BIN_EXE_toolcrib"));
+            verify.args(["verify", "--json", "--data", text(&target), "--config", text(&no_sources)]);
+            workspace.isolate(&mut verify);
+            let output = verify.stdin(Stdio::null()).output().unwrap();
+            let stdout = String::from_utf8(output.stdout).unwrap();
             if output.status.success() {
+                // Before the mark is set, the target is an empty store.
+                assert_eq!(serde_json::from_str::<Value>(&stdout).unwrap()["records"], 0, "{stdout}");
                 fs::remove_dir_all(&target).unwrap();
+            } else {
+                assert!(stdout.contains("is not finished"), "{stdout}");
             }
         }
     }
