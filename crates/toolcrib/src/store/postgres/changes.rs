@@ -133,10 +133,15 @@ async fn listen_once(options: &PgConnectOptions, own: &str, changed: &Notify) ->
         .idle_timeout(None)
         .max_lifetime(None)
         .connect_lazy_with(options.clone());
-    let mut listener = PgListener::connect_with(&pool).await?;
-    // Connecting again is left to the loop above, which pauses.
-    listener.eager_reconnect(false);
-    listener.listen(CHANNEL).await?;
+    let connect = async {
+        let mut listener = PgListener::connect_with(&pool).await?;
+        // Connecting again is left to the loop above, which pauses.
+        listener.eager_reconnect(false);
+        listener.listen(CHANNEL).await?;
+        Ok(listener)
+    };
+    let connected = timeout(CONNECT_TIMEOUT, connect).await;
+    let mut listener = connected.unwrap_or_else(|_| Err(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into())))?;
     // What was written before counts as a notification.
     changed.notify_one();
     loop {

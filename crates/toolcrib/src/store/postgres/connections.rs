@@ -80,16 +80,26 @@ impl DatabasePool {
             Ok(Err(_)) => return Err(errors::closed_error()),
             Err(_) => return Err(errors::busy_pool_error(MAX_CONNECTIONS)),
         };
+        let connection = match self.take_idle().await {
+            Some(connection) => connection,
+            None => self.open(deadline).await?,
+        };
+        *self.next_attempt.lock() = None;
+        Ok(DatabaseConnection { connection, pool: self, _permit: permit })
+    }
+
+    /// Opens a connection, unless the database is known to be down.
+    async fn open(&self, deadline: Instant) -> Result<PgConnection> {
         self.begin_attempt()?;
-        match timeout_at(deadline, self.take_or_open()).await {
-            Ok(Ok(connection)) => {
-                *self.next_attempt.lock() = None;
-                Ok(DatabaseConnection { connection, pool: self, _permit: permit })
-            }
+        match timeout_at(deadline, self.options.connect()).await {
+            Ok(Ok(connection)) => Ok(connection),
             Ok(Err(error)) => {
                 tracing::debug!(database = %self.database, %error, "no connection to the store");
                 if errors::is_outage(&error) {
                     self.note_outage();
+                } else {
+                    // The database answers; the next caller may get a connection.
+                    *self.next_attempt.lock() = None;
                 }
                 Err(errors::store_error(StoreLabel::Running, error))
             }
@@ -120,17 +130,16 @@ impl DatabasePool {
         *self.next_attempt.lock() = Some(Instant::now() + OUTAGE_RETRY_INTERVAL);
     }
 
-    /// Takes an idle connection, or opens one. An idle one is checked, because the database may have been restarted.
-    async fn take_or_open(&self) -> sqlx::Result<PgConnection> {
-        let idle = self.idle.lock().pop();
-        if let Some(IdleConnection { mut connection, .. }) = idle {
-            if matches!(timeout(PING_TIMEOUT, connection.ping()).await, Ok(Ok(()))) {
-                return Ok(connection);
-            }
-            // The others have most likely been lost with it.
-            self.idle.lock().clear();
+    /// Takes an idle connection. It is checked, because the database may have been restarted. Also while no connection
+    /// can be opened: one slow statement says nothing about the others.
+    async fn take_idle(&self) -> Option<PgConnection> {
+        let IdleConnection { mut connection, .. } = self.idle.lock().pop()?;
+        if matches!(timeout(PING_TIMEOUT, connection.ping()).await, Ok(Ok(()))) {
+            return Some(connection);
         }
-        self.options.connect().await
+        // The others have most likely been lost with it.
+        self.idle.lock().clear();
+        None
     }
 
     /// Closes the connections. Those in use are closed when their use ends. Later calls of `acquire` fail.
