@@ -346,7 +346,7 @@ impl State {
                 return Ok(WriteOutcome::Applied(events));
             }
             // The store rejects the commit if the journal has grown since `inventory` was folded.
-            let expected_head = writer.inventory.version;
+            let expected_head = writer.expected_head();
             let at = self.options.clock.now();
             let first_seq = writer.next_seq();
             let commit = Commit { expected_head, first_seq, at, actor, events: &events, measurement };

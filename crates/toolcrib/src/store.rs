@@ -32,7 +32,9 @@ use toolcrib_core::inventory::{Actor, Event};
 use toolcrib_core::manifest::PackedManifest;
 use toolcrib_core::{Error, Result, Source, SourceId, Timestamp};
 
-pub use administration::{Measurements, PruneMode, PruneReport, PruneSelection, SchemaStatus, StoreAdministration};
+pub use administration::{
+    CopyRun, Measurements, PruneMode, PruneReport, PruneSelection, SchemaStatus, StoreAdministration,
+};
 pub(crate) use copy::RecordReferences;
 pub use copy::{CopyProgress, CopyReport, ReportProgress, copy_store};
 pub(crate) use head::RememberedHead;
@@ -47,7 +49,9 @@ pub use measurements::{
 pub use memory::MemoryStore;
 pub(crate) use nodes::{MIN_NODE_REPORT_INTERVAL, NODE_REPORT_INTERVAL};
 pub use nodes::{NodeReport, NodeStatus};
-pub use open::{OpenedStore, is_same_location, open, open_copy_target, open_existing, open_with_head};
+pub use open::{
+    OpenedStore, ensure_lasting, is_same_location, open, open_copy_target, open_existing, open_with_head, remember_copy,
+};
 #[cfg(feature = "postgres")]
 pub use postgres::PostgresStore;
 #[cfg(feature = "sqlite")]
@@ -83,8 +87,15 @@ impl std::fmt::Debug for Salvage {
 /// written, whether or not this build understands it.
 #[async_trait]
 pub trait Store: Send + Sync + std::fmt::Debug {
-    /// Returns the records after a sequence number, in order, at most `limit` of them.
+    /// Returns the records after a sequence number, in order, at most `limit` of them. Only an empty answer tells that
+    /// there are no more: a store may return fewer if they are large.
     async fn records(&self, after: u64, limit: usize) -> Result<Vec<StoredRecord>>;
+
+    /// Returns the sequence number of the last record if the store keeps it apart from the records, else 0. Records up
+    /// to it that are not there any more are lost.
+    async fn kept_head(&self) -> Result<u64> {
+        Ok(0)
+    }
 
     /// Appends events and a measurement in one transaction, unless the journal has grown meanwhile. Stores with each
     /// event what versions that do not know it need: [`Event::is_critical`] and [`Event::min_version`].

@@ -30,7 +30,7 @@ use toolcrib_testkit::programs;
 use administration::{
     a_copy_goes_on_where_it_was_interrupted, a_snapshot_of_a_lost_journal_is_replaced,
     a_store_with_content_is_no_target, an_empty_store_takes_over_records_and_key, an_unfinished_copy_is_not_used,
-    pruning_removes_what_is_not_selected, the_last_snapshot_is_read_back,
+    of_two_runs_of_a_copy_the_later_one_goes_on, pruning_removes_what_is_not_selected, the_last_snapshot_is_read_back,
 };
 use concurrency::{
     a_completed_status_of_an_earlier_discovery_is_superseded, a_held_lease_marks_its_source_as_being_discovered,
@@ -97,6 +97,7 @@ contract![
     a_copy_goes_on_where_it_was_interrupted,
     a_store_with_content_is_no_target,
     an_unfinished_copy_is_not_used,
+    of_two_runs_of_a_copy_the_later_one_goes_on,
     a_snapshot_of_a_lost_journal_is_replaced,
     pruning_removes_what_is_not_selected,
 ];

@@ -102,11 +102,8 @@ async fn copy(common: &CommonArguments, arguments: &CopyArguments) -> Result<()>
         let message = "`store copy` does not use `--store`; name both stores by `--from` and `--to`";
         return Err(Error::new(Code::BadRequest, message));
     }
-    for location in [&arguments.from, &arguments.to] {
-        if location.starts_with("memory:") {
-            return Err(Error::new(Code::ConfigInvalid, "`memory:` ends with this command; name a store that lasts"));
-        }
-    }
+    store::ensure_lasting(&arguments.from)?;
+    store::ensure_lasting(&arguments.to)?;
     if store::is_same_location(&arguments.from, &arguments.to)? {
         return Err(Error::new(Code::ConfigInvalid, "`--from` and `--to` name the same store; name another target"));
     }
@@ -123,6 +120,7 @@ async fn copy(common: &CommonArguments, arguments: &CopyArguments) -> Result<()>
     };
     from.store.close().await;
     let report = copied?;
+    store::remember_copy(&arguments.to, common.data.as_deref(), &report).await?;
     warn_about_missing_content(common, &report);
     common.print(&report, || render_copy(&report))
 }

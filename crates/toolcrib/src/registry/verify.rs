@@ -87,7 +87,8 @@ impl StoreMaintenance<'_> {
         let head_file = self.registry.options.head_file.as_ref();
         let store_damage = head_file.and_then(|head| head.store_damage.clone());
         let mut damage = JournalDamage { store: store_damage, ..JournalDamage::default() };
-        let mut head_check = HeadCheck::new(JournalPosition::default(), damage.read_head(head_file).await);
+        // The integrity check compares the head that the store keeps.
+        let mut head_check = HeadCheck::new(JournalPosition::default(), damage.read_head(head_file).await, 0);
         let snapshot = self.load_snapshot().await;
         // Replay the journal.
         for stored in self.read_journal(&mut damage).await? {

@@ -72,8 +72,8 @@ impl JournalDamage {
         self.remembered.as_ref().map(|remembered| remembered.position.clone())
     }
 
-    /// Whether groups, access rules or policies may be among the records that are damaged or lost. The type of a damaged
-    /// record cannot be trusted; the head file tells whether there were rules at its position.
+    /// Whether groups, access rules or policies may be among the records that are damaged or lost. The type of a
+    /// damaged record cannot be trusted; the head file tells whether there were rules at its position.
     pub(crate) fn may_hide_rules(&self) -> bool {
         let mut records = self.log.unaccepted().iter().filter_map(Damage::records);
         match &self.remembered {
@@ -81,7 +81,7 @@ impl JournalDamage {
                 // A process may have ended after it wrote a record and before it wrote the head file.
                 *has_rules || self.log.unlisted_count() > 0 || records.any(|(_, last)| last > position.seq)
             }
-            None => self.store.is_some() || !self.log.unaccepted().is_empty(),
+            None => self.store.is_some() || self.head.is_some() || !self.log.unaccepted().is_empty(),
         }
     }
 
@@ -165,6 +165,8 @@ pub(crate) struct HeadCheck {
     last_read: JournalPosition,
     /// Last record according to the head file.
     remembered: Option<JournalPosition>,
+    /// Sequence number of the last record according to the store itself, or 0.
+    kept_head: u64,
     /// Whether the record at `last_read` was seen again.
     last_read_found: bool,
     /// Sequence number of a record that has another checksum than expected: the journal was replaced, e.g. by a backup.
@@ -172,9 +174,15 @@ pub(crate) struct HeadCheck {
 }
 
 impl HeadCheck {
-    /// Starts a check; `last_read` is the default position before the first read.
-    pub(crate) fn new(last_read: JournalPosition, remembered: Option<JournalPosition>) -> HeadCheck {
-        HeadCheck { last_read_found: last_read.seq == 0, last_read, remembered, replaced: None }
+    /// Starts a check; `last_read` is the default position before the first read. `kept_head` is that of the store,
+    /// read before the records.
+    pub(crate) fn new(last_read: JournalPosition, remembered: Option<JournalPosition>, kept_head: u64) -> HeadCheck {
+        HeadCheck { last_read_found: last_read.seq == 0, last_read, remembered, kept_head, replaced: None }
+    }
+
+    /// Returns the sequence number of the last record that was ever written, as far as it is known, or 0.
+    pub(crate) fn last_written(&self) -> u64 {
+        self.remembered.as_ref().map_or(0, |position| position.seq).max(self.kept_head)
     }
 
     /// Returns the sequence number to read after, so that the last record read earlier is read again. One record per
@@ -207,10 +215,10 @@ impl HeadCheck {
             damage.head = Some(Damage::Replaced { seq });
             return;
         }
-        let Some(remembered) = self.remembered else { return };
-        if remembered.seq > last && remembered.seq > accepted {
-            damage.head = Some(Damage::MissingEnd { head: last, remembered: remembered.seq });
-        } else if !matches!(damage.head, Some(Damage::Replaced { .. })) {
+        let written = self.last_written();
+        if written > last && written > accepted {
+            damage.head = Some(Damage::MissingEnd { head: last, remembered: written });
+        } else if !matches!(damage.head, Some(Damage::Replaced { .. } | Damage::HeadUnreadable { .. })) {
             damage.head = None;
         }
     }

@@ -57,9 +57,11 @@ pub(crate) struct WriterState {
     pub(super) snapshot_seq: u64,
     /// Whether the inventory is that of a stored snapshot, and nothing of it is published yet.
     pub(super) is_unpublished: bool,
-    /// Sequence number of the last record according to the head file. Larger than the last record only if records were
-    /// lost.
-    remembered_seq: u64,
+    /// Sequence number of the last record according to the head file and the store. Larger than the last record only if
+    /// records were lost.
+    last_written: u64,
+    /// The one according to the store, which accepts a commit only after that.
+    kept_head: u64,
     /// Tool lists and statuses of sources whose URL or token this process overrides. They are not recorded: they hold
     /// for no other process.
     local_overrides: BTreeMap<SourceId, LocalOverride>,
@@ -126,7 +128,12 @@ impl WriterState {
 
     /// Returns the sequence number of the next record. Numbers of records that are known to be lost are not reused.
     pub(crate) fn next_seq(&self) -> u64 {
-        self.inventory.version.max(self.remembered_seq) + 1
+        self.inventory.version.max(self.last_written) + 1
+    }
+
+    /// Returns the head that the store expects of the next commit.
+    pub(crate) fn expected_head(&self) -> u64 {
+        self.inventory.version.max(self.kept_head)
     }
 
     /// Returns the segment of a source as this process sees it: that of a local override first.
@@ -199,8 +206,10 @@ impl State {
         // ahead of the records read later is damage, never a race. Reading it afterwards would report a record that
         // another process committed in between as lost.
         let remembered = damage.read_head(self.options.head_file.as_ref()).await;
-        let remembered_seq = remembered.as_ref().map_or(0, |position| position.seq);
-        let mut head_check = HeadCheck::new(writer.position.clone(), remembered);
+        // The same holds for the head that the store keeps.
+        let kept_head = self.store.kept_head().await?;
+        let mut head_check = HeadCheck::new(writer.position.clone(), remembered, kept_head);
+        let last_written = head_check.last_written();
         let mut after = head_check.read_after();
         loop {
             let stored = match self.store.records(after, READ_BATCH_SIZE).await {
@@ -242,7 +251,8 @@ impl State {
         if !has_news {
             let published_damage = damage.to_published();
             writer.damage = damage;
-            writer.remembered_seq = remembered_seq;
+            writer.last_written = last_written;
+            writer.kept_head = kept_head;
             writer.statuses_dirty = false;
             let before = self.snapshot().statuses.clone();
             self.update_snapshot(|snapshot| {
@@ -284,7 +294,8 @@ impl State {
         writer.newer_record = newest_newer_record;
         writer.has_newer_rules |= has_newer_rules;
         writer.damage = damage;
-        writer.remembered_seq = remembered_seq;
+        writer.last_written = last_written;
+        writer.kept_head = kept_head;
         if let Some(last) = new_entries.last() {
             writer.position = JournalPosition { seq: last.record.seq, checksum: last.checksum.to_string() };
         }

@@ -18,18 +18,22 @@ use super::{CacheCount, CallCount, DiscoveryCheck, Login, SourceStatus, StoredRe
 /// Implementations must not interpret records, and must change nothing when they refuse.
 #[async_trait]
 pub trait StoreAdministration: Send + Sync + std::fmt::Debug {
-    /// Makes an empty store the target of a copy: it takes over the key of the source and is marked as unfinished. A
-    /// target that is marked already, with the same key, keeps its records and content and loses its measurements,
-    /// which are copied again. Fails with `CONFLICT`, and changes nothing, if the store has records or definitions of
-    /// its own, is the unfinished copy of another store, has this key already, or is used by running nodes.
-    async fn begin_copy(&self, key: [u8; 32]) -> Result<()>;
+    /// Makes an empty store the target of a copy: it takes over the key of the source and is marked as unfinished, with
+    /// the run of the copy. A target that is marked already, with the same key, keeps its records and content and loses
+    /// its measurements, which are copied again; the run that marked it before can write no more. Fails with
+    /// `CONFLICT`, and changes nothing, if the store has records or definitions of its own, is the unfinished copy of
+    /// another store, has this key already, or is used by running nodes.
+    async fn begin_copy(&self, key: [u8; 32], run: CopyRun) -> Result<()>;
     /// Appends records exactly as they are, checksums included, all or none. Fails with `CONFLICT` if the store is not
-    /// marked, or if its last record is not `after` (0 for none).
-    async fn restore_records(&self, after: u64, records: &[StoredRecord]) -> Result<()>;
-    /// Adds measurements exactly as they are. Fails with `CONFLICT` if the store is not marked.
-    async fn restore_measurements(&self, measurements: &Measurements) -> Result<()>;
-    /// Removes the mark: the store may be used from now on.
-    async fn finish_copy(&self) -> Result<()>;
+    /// marked with this run, or if its last record is not `after` (0 for none).
+    async fn restore_records(&self, run: CopyRun, after: u64, records: &[StoredRecord]) -> Result<()>;
+    /// Adds measurements exactly as they are. Fails with `CONFLICT` if the store is not marked with this run.
+    async fn restore_measurements(&self, run: CopyRun, measurements: &Measurements) -> Result<()>;
+    /// Replaces the mark by that of a finished copy: the store may be used from now on. Fails with `CONFLICT` if the
+    /// store is not marked with this run.
+    async fn finish_copy(&self, run: CopyRun) -> Result<()>;
+    /// Returns the run that has filled this store; `None` if it is no finished copy.
+    async fn finished_copy(&self) -> Result<Option<CopyRun>>;
     /// Returns the sources that have checks, whether or not they still exist, in order.
     async fn checked_sources(&self) -> Result<Vec<SourceId>>;
 
@@ -44,6 +48,19 @@ pub trait StoreAdministration: Send + Sync + std::fmt::Debug {
     /// while nodes of an earlier version are running.
     async fn migrate_contract(&self) -> Result<bool> {
         Ok(false)
+    }
+}
+
+/// One run of a copy: a random number that is written to the target. Of two runs into the same target, the later one
+/// goes on. Two locations whose stores were filled by different runs lead to different stores.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CopyRun(pub(crate) [u8; 16]);
+
+impl CopyRun {
+    /// Begins a run.
+    #[expect(clippy::new_without_default, reason = "each one differs")]
+    pub fn new() -> CopyRun {
+        CopyRun(rand::random())
     }
 }
 
@@ -83,7 +100,8 @@ pub struct PruneSelection {
     pub definitions: BTreeSet<Fingerprint>,
     /// Manifests and lists of prompts and resources that records refer to.
     pub lists: BTreeSet<Fingerprint>,
-    /// Definitions and lists that were stored more recently are kept: their record may not be written yet.
+    /// What was stored or used more recently is kept: its record may not be written yet, or was written after this
+    /// selection was read. Counts of cache lookups have no time.
     pub min_age: Duration,
 }
 
@@ -129,17 +147,56 @@ pub struct SchemaStatus {
     pub is_contract_pending: bool,
 }
 
-/// Key in the table `meta` of the mark of an unfinished copy.
+/// Key in the table `meta` of the mark of an unfinished copy. The value is its run.
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub(crate) const COPYING_KEY: &str = "copying";
-
-/// Result of an operation that only an unfinished copy allows.
+/// Key in the table `meta` of the mark of a finished copy.
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub(crate) const COPIED_KEY: &str = "copied";
+
+/// A store that is to become the target of a copy.
+#[derive(Debug)]
+pub(crate) struct CopyTarget {
+    /// Whether it is an unfinished copy.
+    pub(crate) is_marked: bool,
+    /// Whether its key is that of the source.
+    pub(crate) has_source_key: bool,
+    /// Whether it has records or definitions. Manifests are the same in every store.
+    pub(crate) has_content: bool,
+    /// Labels of the nodes that use it, and would go on with the key that they have read.
+    pub(crate) nodes: Vec<String>,
+}
+
+impl CopyTarget {
+    /// Decides whether a copy may begin or go on.
+    pub(crate) fn check(self) -> Result<(), CopyRefusal> {
+        match self {
+            CopyTarget { is_marked: true, has_source_key: true, .. } => Ok(()),
+            CopyTarget { is_marked: true, .. } => Err(CopyRefusal::OtherKey),
+            CopyTarget { has_content: true, .. } => Err(CopyRefusal::Occupied),
+            CopyTarget { has_source_key: true, .. } => Err(CopyRefusal::SameStore),
+            CopyTarget { nodes, .. } if !nodes.is_empty() => Err(CopyRefusal::InUse(nodes)),
+            CopyTarget { .. } => Ok(()),
+        }
+    }
+}
+
+/// Fails unless a target is marked with `run`.
+pub(crate) fn check_mark(mark: Option<CopyRun>, run: CopyRun) -> Result<(), CopyRefusal> {
+    match mark {
+        None => Err(CopyRefusal::NotMarked),
+        Some(mark) if mark != run => Err(CopyRefusal::OtherRun),
+        Some(_) => Ok(()),
+    }
+}
+
+/// Reason why a store refuses a step of a copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum CopyStep {
-    Done,
+pub(crate) enum CopyRefusal {
     /// The store is not marked.
     NotMarked,
+    /// A later run has marked the store.
+    OtherRun,
     /// The store has records or definitions of its own.
     Occupied,
     /// The store is the unfinished copy of a store with another key.
@@ -147,59 +204,36 @@ pub(crate) enum CopyStep {
     /// The store is the source of the copy, or a finished copy of it.
     SameStore,
     /// Nodes with these labels use the store.
-    #[cfg(feature = "postgres")]
     InUse(Vec<String>),
-    /// The last record is another one than expected.
-    OtherHead,
+    /// The last record is not the one with this number (0 for none).
+    OtherHead(u64),
 }
 
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
-impl CopyStep {
-    /// Converts a refusal into an error. `store` names the target, `after` the last record that was expected there.
-    pub(crate) fn check(self, store: &str, after: u64) -> Result<()> {
-        match self {
-            CopyStep::Done => Ok(()),
-            CopyStep::NotMarked => Err(no_copy_error(store)),
-            CopyStep::Occupied => Err(occupied_target_error(store)),
-            CopyStep::OtherKey => Err(foreign_copy_error(store)),
-            CopyStep::SameStore => Err(same_store_error(store)),
-            #[cfg(feature = "postgres")]
-            CopyStep::InUse(labels) => Err(used_target_error(store, &labels)),
-            CopyStep::OtherHead => Err(misplaced_records_error(store, after)),
-        }
+impl CopyRefusal {
+    /// Converts the refusal into an error. `target` names the store.
+    pub(crate) fn to_error(&self, target: &str) -> Error {
+        let message = match self {
+            CopyRefusal::NotMarked => format!("the store `{target}` is not the target of a copy"),
+            CopyRefusal::OtherRun => {
+                format!("another run of this copy has begun to fill the store `{target}`; let that one finish")
+            }
+            CopyRefusal::Occupied => format!("the store `{target}` has records already; a copy needs an empty store"),
+            CopyRefusal::OtherKey => {
+                format!("the store `{target}` is an unfinished copy of another store; copy into an empty one")
+            }
+            CopyRefusal::SameStore => {
+                format!("the store `{target}` is the source itself, or a finished copy of it; copy into another one")
+            }
+            CopyRefusal::InUse(nodes) => {
+                format!("the store `{target}` is used by running nodes: `{}`; stop them first", nodes.join("`, `"))
+            }
+            CopyRefusal::OtherHead(after) => {
+                format!("the last record in `{target}` is not {after}; another process writes to it")
+            }
+        };
+        // Not retryable: it would fail again.
+        Error::new(Code::Conflict, message).with_retryable(false)
     }
-}
-
-/// Error for the target of a copy that has content of its own.
-pub(crate) fn occupied_target_error(target: &str) -> Error {
-    conflict(format!("the store `{target}` has records already; a copy needs an empty store"))
-}
-
-/// Error for an unfinished copy of another store.
-pub(crate) fn foreign_copy_error(target: &str) -> Error {
-    conflict(format!("the store `{target}` is an unfinished copy of another store; copy into an empty one"))
-}
-
-/// Error for a target with the key of the source, which is no unfinished copy of it.
-pub(crate) fn same_store_error(target: &str) -> Error {
-    conflict(format!("the store `{target}` is the source itself, or a finished copy of it; copy into another one"))
-}
-
-/// Error for a target that running nodes use.
-#[cfg(feature = "postgres")]
-fn used_target_error(target: &str, labels: &[String]) -> Error {
-    let labels = labels.join("`, `");
-    conflict(format!("the store `{target}` is used by running nodes: `{labels}`; stop them first"))
-}
-
-/// Error for a store that is not marked as an unfinished copy.
-pub(crate) fn no_copy_error(target: &str) -> Error {
-    conflict(format!("the store `{target}` is not the target of a copy"))
-}
-
-/// Error for records that do not follow the last one in the target.
-pub(crate) fn misplaced_records_error(target: &str, after: u64) -> Error {
-    conflict(format!("the last record in `{target}` is not {after}; another process writes to it"))
 }
 
 /// Error for a store that may not be used, because it has only a part of the content.
@@ -210,9 +244,4 @@ pub(crate) fn unfinished_copy_error(store: &str) -> Error {
          `restore` again"
     );
     Error::new(Code::StoreUnavailable, message).with_retryable(false)
-}
-
-/// Not retryable: it would fail again.
-fn conflict(message: String) -> Error {
-    Error::new(Code::Conflict, message).with_retryable(false)
 }

@@ -8,7 +8,7 @@
 //! read the source: is it complete? ── begin_copy ── records, content, measurements ── compare ── finish_copy
 //! ```
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -16,17 +16,19 @@ use toolcrib_core::features::FeatureList;
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::inventory::{Event, Inventory};
 use toolcrib_core::manifest::PackedManifest;
-use toolcrib_core::{Code, Error, Result, ResultExt, SourceId, Timestamp};
+use toolcrib_core::{Code, Error, Result, ResultExt, Source, SourceId, Timestamp};
 
-use super::{JournalPosition, Measurements, OpenedStore, RememberedHead, SourceStatus, Store, VERIFY_HINT};
+use super::{CopyRun, JournalPosition, Measurements, OpenedStore, RememberedHead, SourceStatus, Store, VERIFY_HINT};
 use crate::state::{HeadCheck, JournalDamage, JournalEntry};
 
 /// Number of records that are read and written at once.
 const RECORD_BATCH: usize = 2_000;
 /// Number of manifests or lists that are in memory at once. One of a large source has several megabytes.
 const LIST_BATCH: usize = 16;
-/// Number of definitions that are in memory at once.
+/// Number of definitions that are read at once.
 const DEFINITION_BATCH: usize = 500;
+/// Maximum number of attempts to read the definitions at the end of a journal that grows.
+const MAX_DEFINITION_READS: usize = 20;
 /// Number of sources whose checks are in memory at once.
 const CHECKED_SOURCE_BATCH: usize = 100;
 
@@ -75,26 +77,27 @@ pub enum CopyProgress {
 /// Reports the progress of a copy.
 pub type ReportProgress<'a> = &'a (dyn Fn(CopyProgress) + Send + Sync);
 
-/// Copies a store into an empty one, or continues an interrupted copy. A target that is the finished copy of this source
-/// is only compared. Fails with `STORE_UNAVAILABLE` for a damaged source, and with `CONFLICT` for a target with other
-/// content; nothing is changed then.
+/// Copies a store into an empty one, or continues an interrupted copy. A target that is the finished copy of this
+/// source is only compared. Fails with `STORE_UNAVAILABLE` for a damaged source, and with `CONFLICT` for a target with
+/// other content; nothing is changed then.
 pub async fn copy_store(from: &OpenedStore, to: &dyn Store, progress: ReportProgress<'_>) -> Result<CopyReport> {
     let source = SourceJournal::read(from, progress).await?;
     let store = &*from.store;
     let key = store.key().await?;
-    let content = match to.administration().begin_copy(key).await {
+    let run = CopyRun::new();
+    let content = match to.administration().begin_copy(key, run).await {
         Ok(()) => {
-            copy_records(store, to, &source, progress).await?;
+            copy_records(store, to, run, &source, progress).await?;
             progress(CopyProgress::CopyingContent);
             let content = copy_content(store, to, &source, ContentStep::Write).await?;
-            copy_measurements(store, to).await?;
+            copy_measurements(store, to, run).await?;
             compare_records(store, to, &source, progress).await?;
-            to.administration().finish_copy().await?;
+            to.administration().finish_copy(run).await?;
             content
         }
         // A command that was killed between the last write and its output is repeated.
         Err(refusal) => {
-            let is_copy = source.records > 0 && to.key().await? == key;
+            let is_copy = to.key().await? == key && is_finished_copy(store, to).await?;
             if !is_copy || compare_records(store, to, &source, progress).await.is_err() {
                 return Err(refusal);
             }
@@ -113,12 +116,20 @@ pub async fn copy_store(from: &OpenedStore, to: &dyn Store, progress: ReportProg
     })
 }
 
-/// The journal of the source, as it was when the copy began.
+/// Whether the target is a finished copy, and not the source under another name, which would be compared with itself.
+/// Each finished copy has a mark of its own, and only copying makes one.
+async fn is_finished_copy(from: &dyn Store, to: &dyn Store) -> Result<bool> {
+    let finished = to.administration().finished_copy().await?;
+    Ok(finished.is_some() && finished != from.administration().finished_copy().await?)
+}
+
+/// The journal of the source, as it was when the copy began, and the definitions of the sources that exist at its end.
 struct SourceJournal {
     head: RememberedHead,
     records: u64,
-    /// Definitions of the sources that exist at its end.
-    definitions: Vec<Fingerprint>,
+    definitions: BTreeMap<Fingerprint, Source>,
+    /// Number of definitions that the store does not have.
+    missing_definitions: usize,
     references: RecordReferences,
 }
 
@@ -142,40 +153,102 @@ impl RecordReferences {
 }
 
 impl SourceJournal {
-    /// Reads the journal and refuses a damaged one, like a registry.
+    /// Reads the journal and refuses a damaged one, like a registry. Reads the definitions together with it: those of
+    /// changed and removed sources are removed from a store that is in use.
     async fn read(from: &OpenedStore, progress: ReportProgress<'_>) -> Result<SourceJournal> {
         let head_file = from.head.as_ref();
         let store_damage = head_file.and_then(|head| head.store_damage.clone());
         let mut damage = JournalDamage { store: store_damage, ..JournalDamage::default() };
         // Before the records: another process may write on, see `apply_new_records`.
-        let mut head_check = HeadCheck::new(JournalPosition::default(), damage.read_head(head_file).await);
-        let mut inventory = Inventory::default();
-        let mut references = RecordReferences::default();
-        let mut position = JournalPosition::default();
-        let mut records = 0;
+        let remembered = damage.read_head(head_file).await;
+        let kept_head = from.store.kept_head().await?;
+        let head_check = HeadCheck::new(JournalPosition::default(), remembered, kept_head);
+        let mut reader = JournalReader {
+            store: &*from.store,
+            head_check,
+            damage,
+            inventory: Inventory::default(),
+            references: RecordReferences::default(),
+            position: JournalPosition::default(),
+            records: 0,
+        };
+        reader.read_new_records(progress).await?;
+        let mut definitions = BTreeMap::new();
+        for _ in 0..MAX_DEFINITION_READS {
+            let missing = reader.read_missing_definitions(&mut definitions, progress).await?;
+            let position = reader.position.seq;
+            if missing > 0 {
+                reader.read_new_records(progress).await?;
+            }
+            // Without a new record, the source lacks what is missing.
+            if reader.position.seq == position {
+                return reader.finish(definitions, missing);
+            }
+        }
+        Err(Error::new(Code::StoreUnavailable, "the sources of the store keep changing; try again"))
+    }
+}
+
+/// Reads a journal that may grow meanwhile.
+struct JournalReader<'a> {
+    store: &'a dyn Store,
+    head_check: HeadCheck,
+    damage: JournalDamage,
+    inventory: Inventory,
+    references: RecordReferences,
+    position: JournalPosition,
+    records: u64,
+}
+
+impl JournalReader<'_> {
+    /// Reads the records that were written since the last call.
+    async fn read_new_records(&mut self, progress: ReportProgress<'_>) -> Result<()> {
         loop {
-            progress(CopyProgress::Reading(records));
-            let batch = from.store.records(position.seq, RECORD_BATCH).await?;
+            progress(CopyProgress::Reading(self.records));
+            let batch = self.store.records(self.position.seq, RECORD_BATCH).await?;
             if batch.is_empty() {
-                break;
+                return Ok(());
             }
             for stored in batch {
                 let entry = JournalEntry::parse(stored);
-                head_check.observe(&entry);
-                damage.add_record(inventory.version, &entry);
-                inventory.apply(&entry.record);
-                references.add(&entry.record.event);
-                position = JournalPosition { seq: entry.record.seq, checksum: entry.checksum.to_string() };
-                records += 1;
+                self.head_check.observe(&entry);
+                self.damage.add_record(self.inventory.version, &entry);
+                self.inventory.apply(&entry.record);
+                self.references.add(&entry.record.event);
+                self.position = JournalPosition { seq: entry.record.seq, checksum: entry.checksum.to_string() };
+                self.records += 1;
             }
         }
-        head_check.finish(inventory.version, &mut damage);
-        if !damage.is_empty() {
-            return Err(damage.to_error());
+    }
+
+    /// Adds definitions of the current sources that were not read yet. Returns how many the store does not have.
+    async fn read_missing_definitions(
+        &self,
+        definitions: &mut BTreeMap<Fingerprint, Source>,
+        progress: ReportProgress<'_>,
+    ) -> Result<usize> {
+        progress(CopyProgress::Reading(self.records));
+        let names: BTreeSet<Fingerprint> = self.inventory.sources().map(|(_, state)| state.definition).collect();
+        definitions.retain(|name, _| names.contains(name));
+        let unread: Vec<Fingerprint> = names.into_iter().filter(|name| !definitions.contains_key(name)).collect();
+        let mut missing = unread.len();
+        for names in unread.chunks(DEFINITION_BATCH) {
+            let found = self.store.definitions(names).await?;
+            missing -= found.len();
+            definitions.extend(found);
         }
-        let definitions = inventory.sources().map(|(_, state)| state.definition).collect();
-        let head = RememberedHead { position, has_rules: !inventory.rules().is_empty() };
-        Ok(SourceJournal { head, records, definitions, references })
+        Ok(missing)
+    }
+
+    /// Fails if the journal is damaged.
+    fn finish(mut self, definitions: BTreeMap<Fingerprint, Source>, missing: usize) -> Result<SourceJournal> {
+        self.head_check.finish(self.inventory.version, &mut self.damage);
+        if !self.damage.is_empty() {
+            return Err(self.damage.to_error());
+        }
+        let head = RememberedHead { position: self.position, has_rules: !self.inventory.rules().is_empty() };
+        let JournalReader { records, references, .. } = self;
+        Ok(SourceJournal { head, records, definitions, missing_definitions: missing, references })
     }
 }
 
@@ -183,6 +256,7 @@ impl SourceJournal {
 async fn copy_records(
     from: &dyn Store,
     to: &dyn Store,
+    run: CopyRun,
     source: &SourceJournal,
     progress: ReportProgress<'_>,
 ) -> Result<()> {
@@ -196,7 +270,7 @@ async fn copy_records(
         let Some(last) = batch.last().map(|record| record.seq) else {
             return Err(changed_source_error("records were removed"));
         };
-        to.administration().restore_records(after, &batch).await?;
+        to.administration().restore_records(run, after, &batch).await?;
         after = last;
     }
     Ok(())
@@ -235,19 +309,20 @@ async fn copy_content(
     step: ContentStep,
 ) -> Result<CopiedContent> {
     let writes = step == ContentStep::Write;
-    let mut copied = CopiedContent::default();
-    for names in source.definitions.chunks(DEFINITION_BATCH) {
-        let mut found = from.definitions(names).await?;
-        for (name, definition) in found.iter().filter(|_| writes) {
-            to.put_definition(*name, definition).await?;
-        }
-        let mut written = to.definitions(names).await?;
-        found.sort_by_key(|(name, _)| *name);
-        written.sort_by_key(|(name, _)| *name);
-        ensure_equal(&found, &written, "the definitions")?;
-        copied.definitions += found.len();
-        copied.missing += names.len() - found.len();
+    let mut copied = CopiedContent {
+        definitions: source.definitions.len(),
+        missing: source.missing_definitions,
+        ..CopiedContent::default()
+    };
+    for (name, definition) in source.definitions.iter().filter(|_| writes) {
+        to.put_definition(*name, definition).await?;
     }
+    let names: Vec<Fingerprint> = source.definitions.keys().copied().collect();
+    let mut written = BTreeMap::new();
+    for names in names.chunks(DEFINITION_BATCH) {
+        written.extend(to.definitions(names).await?);
+    }
+    ensure_equal(&source.definitions, &written, "the definitions")?;
     let manifests: Vec<Fingerprint> = source.references.manifests.iter().copied().collect();
     for fingerprints in manifests.chunks(LIST_BATCH) {
         let found = from.manifests(fingerprints).await?;
@@ -291,14 +366,14 @@ fn feature_contents(lists: &[FeatureList]) -> Result<BTreeSet<(Fingerprint, Stri
 
 /// Copies statuses, checks, counts, uses of tokens and logins, and reads them back. The source may go on counting: what
 /// was read once is written and compared.
-async fn copy_measurements(from: &dyn Store, to: &dyn Store) -> Result<()> {
+async fn copy_measurements(from: &dyn Store, to: &dyn Store, run: CopyRun) -> Result<()> {
     let measured = read_measurements(from).await?;
-    to.administration().restore_measurements(&measured).await?;
+    to.administration().restore_measurements(run, &measured).await?;
     ensure_equal(&measured, &read_measurements(to).await?, "the measurements")?;
     let sources = from.administration().checked_sources().await?;
     for sources in sources.chunks(CHECKED_SOURCE_BATCH) {
         let checks = read_checks(from, sources).await?;
-        to.administration().restore_measurements(&checks).await?;
+        to.administration().restore_measurements(run, &checks).await?;
         ensure_equal(&checks, &read_checks(to, sources).await?, "the checks")?;
     }
     Ok(())
@@ -346,14 +421,17 @@ async fn compare_records(
     loop {
         progress(CopyProgress::Comparing(after, end));
         let written = to.records(after, RECORD_BATCH).await?;
-        let Some(last) = written.last().map(|record| record.seq) else { break };
-        let mut expected = from.records(after, RECORD_BATCH).await?;
-        expected.truncate(written.len());
-        if expected != written {
+        if written.is_empty() {
+            break;
+        }
+        let expected = from.records(after, RECORD_BATCH).await?;
+        // A store may return fewer records than requested.
+        let compared = written.len().min(expected.len());
+        if compared == 0 || written[..compared] != expected[..compared] {
             return Err(other_content_error("the records"));
         }
-        count += written.len() as u64;
-        after = last;
+        count += compared as u64;
+        after = written[compared - 1].seq;
     }
     if (count, after) == (source.records, end) { Ok(()) } else { Err(other_content_error("the number of records")) }
 }

@@ -15,12 +15,10 @@ use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::manifest::PackedManifest;
 use toolcrib_core::{Code, Result, ResultExt, Source, SourceId, Timestamp};
 
-use super::administration::{
-    foreign_copy_error, misplaced_records_error, no_copy_error, occupied_target_error, same_store_error,
-};
+use super::administration::{CopyRefusal, CopyTarget, check_mark};
 use super::measurements::{HeldLease, StoredStatus};
 use super::{
-    CacheCount, CallCount, ChangeCounters, Commit, CommitOutcome, CountBatch, DiscoveryCheck, Lease, Login,
+    CacheCount, CallCount, ChangeCounters, Commit, CommitOutcome, CopyRun, CountBatch, DiscoveryCheck, Lease, Login,
     MAX_CHECKS_PER_SOURCE, Measurement, Measurements, PruneMode, PruneReport, PruneSelection, SchemaStatus,
     SourceStatus, Store, StoreAdministration, StoredRecord, StoredSnapshot, TokenUse, UsageCounts,
 };
@@ -38,8 +36,9 @@ pub struct MemoryStore {
 struct MemoryState {
     /// Fixed for the life of the store, like the key of a file, unless another store is copied into it.
     key: [u8; 32],
-    /// Whether another store is being copied into this one.
-    is_copying: bool,
+    /// Run of the copy into this store.
+    unfinished_copy: Option<CopyRun>,
+    finished_copy: Option<CopyRun>,
     /// Incremented by every write.
     change_counter: u64,
     /// In order of sequence numbers; positions may have gaps after accepted damage.
@@ -300,39 +299,32 @@ impl Store for MemoryStore {
 
 #[async_trait]
 impl StoreAdministration for MemoryStore {
-    async fn begin_copy(&self, key: [u8; 32]) -> Result<()> {
+    async fn begin_copy(&self, key: [u8; 32], run: CopyRun) -> Result<()> {
         let mut state = self.lock_for_write();
-        if state.is_copying && state.key != key {
-            return Err(foreign_copy_error(NAME));
-        }
-        let is_empty = state.journal.is_empty() && state.definitions.is_empty();
-        if !state.is_copying && !is_empty {
-            return Err(occupied_target_error(NAME));
-        }
-        if !state.is_copying && state.key == key {
-            return Err(same_store_error(NAME));
-        }
-        state.begin_copy(key);
+        let target = CopyTarget {
+            is_marked: state.unfinished_copy.is_some(),
+            has_source_key: state.key == key,
+            has_content: !state.journal.is_empty() || !state.definitions.is_empty(),
+            nodes: Vec::new(),
+        };
+        target.check().map_err(|refusal| refusal.to_error(NAME))?;
+        state.begin_copy(key, run);
         Ok(())
     }
 
-    async fn restore_records(&self, after: u64, records: &[StoredRecord]) -> Result<()> {
+    async fn restore_records(&self, run: CopyRun, after: u64, records: &[StoredRecord]) -> Result<()> {
         let mut state = self.lock_for_write();
-        if !state.is_copying {
-            return Err(no_copy_error(NAME));
-        }
+        state.check_mark(run)?;
         if state.journal.last().map_or(0, |record| record.seq) != after {
-            return Err(misplaced_records_error(NAME, after));
+            return Err(CopyRefusal::OtherHead(after).to_error(NAME));
         }
         state.journal.extend_from_slice(records);
         Ok(())
     }
 
-    async fn restore_measurements(&self, measurements: &Measurements) -> Result<()> {
+    async fn restore_measurements(&self, run: CopyRun, measurements: &Measurements) -> Result<()> {
         let mut state = self.lock_for_write();
-        if !state.is_copying {
-            return Err(no_copy_error(NAME));
-        }
+        state.check_mark(run)?;
         let Measurements { statuses, checks, call_counts, cache_counts, token_uses, logins } = measurements.clone();
         state.statuses.extend(statuses);
         for check in checks {
@@ -344,9 +336,15 @@ impl StoreAdministration for MemoryStore {
         Ok(())
     }
 
-    async fn finish_copy(&self) -> Result<()> {
-        self.lock_for_write().is_copying = false;
+    async fn finish_copy(&self, run: CopyRun) -> Result<()> {
+        let mut state = self.lock_for_write();
+        state.check_mark(run)?;
+        state.finished_copy = state.unfinished_copy.take();
         Ok(())
+    }
+
+    async fn finished_copy(&self) -> Result<Option<CopyRun>> {
+        Ok(self.state.lock().finished_copy)
     }
 
     async fn checked_sources(&self) -> Result<Vec<SourceId>> {
@@ -370,10 +368,10 @@ impl StoreAdministration for MemoryStore {
 
 impl MemoryState {
     /// Takes over the key of the source, and removes measurements.
-    fn begin_copy(&mut self, key: [u8; 32]) {
+    fn begin_copy(&mut self, key: [u8; 32], run: CopyRun) {
         *self = MemoryState {
             key,
-            is_copying: true,
+            unfinished_copy: Some(run),
             change_counter: self.change_counter,
             journal: std::mem::take(&mut self.journal),
             manifests: std::mem::take(&mut self.manifests),
@@ -383,6 +381,11 @@ impl MemoryState {
             leases: std::mem::take(&mut self.leases),
             ..MemoryState::default()
         };
+    }
+
+    /// Fails unless the store is marked with this run.
+    fn check_mark(&self, run: CopyRun) -> Result<()> {
+        check_mark(self.unfinished_copy, run).map_err(|refusal| refusal.to_error(NAME))
     }
 
     /// Removes what is not in the selection.

@@ -14,7 +14,7 @@ use super::PostgresStore;
 use super::SqliteStore;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 use super::StoreState;
-use super::{HeadFile, MemoryStore, Store};
+use super::{CopyReport, HeadFile, MemoryStore, Store};
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 use crate::private_dir::ensure_private_directory;
 
@@ -84,6 +84,26 @@ pub(super) async fn open_existing_with_head(location: &str, data: Option<&Path>)
         #[cfg(not(feature = "sqlite"))]
         StoreLocation::File(_) | StoreLocation::Directory(_) => Err(missing_feature_error("SQLite", "sqlite")),
     }
+}
+
+/// Replaces the entries that the head files have of an earlier store at the location of a finished copy, which would
+/// make the copy look damaged: in the data directory `data`, and beside a store in a file. Files without such an entry
+/// stay as they are.
+pub async fn remember_copy(location: &str, data: Option<&Path>, report: &CopyReport) -> Result<()> {
+    let directory = match parse_location(location)? {
+        StoreLocation::Memory | StoreLocation::Database(_) => None,
+        location @ (StoreLocation::File(_) | StoreLocation::Directory(_)) => {
+            location.path().parent().map(Path::to_owned)
+        }
+    };
+    for directory in data.into_iter().chain(directory.as_deref()) {
+        if let Some(head) = head_file(location, directory)?
+            && head.read().await != Ok(None)
+        {
+            head.reset(report.head.clone()).await?;
+        }
+    }
+    Ok(())
 }
 
 /// Returns the head file of a store in the data directory `data`; `None` for a store in memory.
@@ -166,7 +186,7 @@ async fn open_database_with_head(url: &str, data: &Path) -> Result<OpenedStore> 
     if head.read().await == Ok(None) {
         return Ok(OpenedStore { store: open_database(url).await?, head: Some(head) });
     }
-    match PostgresStore::open_existing(url).await {
+    match PostgresStore::open_used_before(url).await {
         Ok(store) => Ok(OpenedStore { store: Arc::new(store), head: Some(head) }),
         Err(error) => replace_lost_store(head, error),
     }
@@ -192,6 +212,16 @@ pub(super) fn store_file(location: &str) -> Result<Option<PathBuf>> {
         StoreLocation::Memory | StoreLocation::Database(_) => None,
         location @ (StoreLocation::File(_) | StoreLocation::Directory(_)) => Some(location.path()),
     })
+}
+
+/// Fails for a store in memory, which has nothing to copy and keeps nothing.
+pub fn ensure_lasting(location: &str) -> Result<()> {
+    match parse_location(location)? {
+        StoreLocation::Memory => {
+            Err(Error::new(Code::ConfigInvalid, "`memory:` ends with this command; name a store that lasts"))
+        }
+        StoreLocation::Database(_) | StoreLocation::File(_) | StoreLocation::Directory(_) => Ok(()),
+    }
 }
 
 /// Whether two locations are those of the same store. Fails for a malformed one.

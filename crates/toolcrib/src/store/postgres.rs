@@ -39,8 +39,9 @@ use toolcrib_core::text::sanitize_truncated;
 use toolcrib_core::{Code, Error, Result, ResultExt, Source, SourceId, Timestamp};
 
 use super::administration::unfinished_copy_error;
+use super::open::ExpectedContent;
 use super::{
-    CacheCount, CallCount, ChangeCounters, Commit, CommitOutcome, CountBatch, DiscoveryCheck, Lease, Login,
+    CacheCount, CallCount, ChangeCounters, Commit, CommitOutcome, CopyRun, CountBatch, DiscoveryCheck, Lease, Login,
     Measurements, NodeReport, NodeStatus, PruneMode, PruneReport, PruneSelection, SchemaStatus, SourceStatus, Store,
     StoreAdministration, StoredRecord, StoredSnapshot, TokenUse,
 };
@@ -243,8 +244,8 @@ async fn prepare(connection: &mut PgConnection, expected: ExpectedSchema, databa
         }
         unusable @ (schema::DatabaseSchema::Newer(_) | schema::DatabaseSchema::Incomplete) => unusable.check(store)?,
     }
-    if expected != ExpectedSchema::CopyTarget
-        && within(OPEN_TIMEOUT, store, administration::is_copying(connection)).await?
+    if expected != ExpectedContent::CopyTarget
+        && within(OPEN_TIMEOUT, store, administration::unfinished_copy(connection)).await?.is_some()
     {
         return Err(unfinished_copy_error(&database.to_string()));
     }
@@ -263,6 +264,10 @@ async fn within<T>(limit: Duration, store: StoreLabel<'_>, step: impl Future<Out
 impl Store for PostgresStore {
     async fn records(&self, after: u64, limit: usize) -> Result<Vec<StoredRecord>> {
         with_connection!(self, journal::read_records, after, limit)
+    }
+
+    async fn kept_head(&self) -> Result<u64> {
+        with_connection!(self, journal::read_head)
     }
 
     async fn commit(&self, commit: Commit<'_>) -> Result<CommitOutcome> {
@@ -451,23 +456,29 @@ impl Store for PostgresStore {
 
 #[async_trait]
 impl StoreAdministration for PostgresStore {
-    async fn begin_copy(&self, key: [u8; 32]) -> Result<()> {
-        with_connection!(self, administration::begin_copy, key)?.check(&self.database.to_string(), 0)
+    async fn begin_copy(&self, key: [u8; 32], run: CopyRun) -> Result<()> {
+        let step = with_connection!(self, administration::begin_copy, key, run)?;
+        step.map_err(|refusal| refusal.to_error(&self.database.to_string()))
     }
 
-    async fn restore_records(&self, after: u64, records: &[StoredRecord]) -> Result<()> {
-        let step = with_connection!(self, administration::restore_records, after, records);
-        step?.check(&self.database.to_string(), after)
+    async fn restore_records(&self, run: CopyRun, after: u64, records: &[StoredRecord]) -> Result<()> {
+        let step = with_connection!(self, administration::restore_records, run, after, records)?;
+        step.map_err(|refusal| refusal.to_error(&self.database.to_string()))
     }
 
-    async fn restore_measurements(&self, measurements: &Measurements) -> Result<()> {
+    async fn restore_measurements(&self, run: CopyRun, measurements: &Measurements) -> Result<()> {
         let limit = LONG_OPERATION_TIMEOUT;
-        let step = with_connection!(self, within limit, administration::restore_measurements, measurements);
-        step?.check(&self.database.to_string(), 0)
+        let step = with_connection!(self, within limit, administration::restore_measurements, run, measurements)?;
+        step.map_err(|refusal| refusal.to_error(&self.database.to_string()))
     }
 
-    async fn finish_copy(&self) -> Result<()> {
-        with_connection!(self, administration::finish_copy)
+    async fn finish_copy(&self, run: CopyRun) -> Result<()> {
+        let step = with_connection!(self, administration::finish_copy, run)?;
+        step.map_err(|refusal| refusal.to_error(&self.database.to_string()))
+    }
+
+    async fn finished_copy(&self) -> Result<Option<CopyRun>> {
+        with_connection!(self, administration::finished_copy)
     }
 
     async fn checked_sources(&self) -> Result<Vec<SourceId>> {

@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sqlx::sqlite::{SqliteConnectOptions, SqliteSynchronous};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
 use sqlx::{ConnectOptions, SqliteConnection};
 use tokio::time::Instant;
 use toolcrib_core::features::{FeatureList, FeatureSummary};
@@ -37,7 +37,7 @@ use toolcrib_core::{Result, Source, SourceId, Timestamp};
 use super::administration::unfinished_copy_error;
 use super::open::STORE_FILE_NAME;
 use super::{
-    CacheCount, CallCount, ChangeCounters, Commit, CommitOutcome, CountBatch, DiscoveryCheck, Lease, Login,
+    CacheCount, CallCount, ChangeCounters, Commit, CommitOutcome, CopyRun, CountBatch, DiscoveryCheck, Lease, Login,
     Measurements, PruneMode, PruneReport, PruneSelection, SchemaStatus, SourceStatus, Store, StoreAdministration,
     StoreState, StoredRecord, StoredSnapshot, TokenUse,
 };
@@ -109,7 +109,7 @@ impl SqliteStore {
         SqliteStore::open_with(path.as_ref(), DEFAULT_TIMEOUTS).await
     }
 
-    /// Opens a store that was in use before. Creates nothing: a missing or empty file is an error.
+    /// Opens a store that exists. Creates nothing: a missing or empty file is an error.
     pub async fn open_existing(path: impl AsRef<Path>) -> Result<SqliteStore> {
         let path = file::find_existing(path.as_ref())?;
         SqliteStore::connect(path, DEFAULT_TIMEOUTS, ExpectedFile::Existing).await
@@ -117,6 +117,7 @@ impl SqliteStore {
 
     /// Opens the store in a file in order to copy another one into it; creates it if it is missing. Only this opens an
     /// unfinished copy.
+    /// Fails with `CONFLICT` if another process has the file open.
     pub async fn open_copy_target(path: impl AsRef<Path>) -> Result<SqliteStore> {
         let path = file::create_if_missing(path.as_ref())?;
         SqliteStore::connect(path, DEFAULT_TIMEOUTS, ExpectedFile::CopyTarget).await
@@ -138,6 +139,20 @@ impl SqliteStore {
         &self.path
     }
 
+    /// Returns the path as messages name it.
+    fn name(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    /// Moves the log into the file and closes the store, so that the file is complete under another name. Fails if
+    /// another connection keeps a part of the log in use.
+    async fn close_for_rename(&self, journal_mode: JournalMode) -> Result<()> {
+        self.reader.close().await;
+        let completed = with_connection!(self.writer, complete_file, journal_mode)?;
+        self.writer.close().await;
+        if completed { Ok(()) } else { Err(errors::locked_error(&self.path)) }
+    }
+
     /// Opens a store with other timeouts than the default.
     async fn open_with(path: &Path, timeouts: StoreTimeouts) -> Result<SqliteStore> {
         SqliteStore::connect(file::create_if_missing(path)?, timeouts, ExpectedFile::Any).await
@@ -155,7 +170,11 @@ impl SqliteStore {
             .foreign_keys(false)
             .disable_statement_logging();
         let reader = SerialConnection::new(&path, timeouts.queue, options.clone().busy_timeout(timeouts.open));
-        let writer = SerialConnection::new(&path, timeouts.queue, options.synchronous(SqliteSynchronous::Full));
+        // Manifests are large: with pages of 4 KiB, a start spends more time requesting pages than reading them. Size
+        // and mode are permanent; a backup that is used as a store has another mode.
+        let writer =
+            options.synchronous(SqliteSynchronous::Full).page_size(16_384).journal_mode(SqliteJournalMode::Wal);
+        let writer = SerialConnection::new(&path, timeouts.queue, writer);
         let store = SqliteStore { path, timeouts, truncation, reader, writer };
         store.prepare(expected).await?;
         // From now on, both connections notice when the file is removed or replaced.
@@ -195,24 +214,25 @@ impl SqliteStore {
     async fn migrate(&self) -> Result<()> {
         let deadline = Instant::now() + self.timeouts.open;
         loop {
-            let mut guard = self.writer.acquire().await?;
-            set_busy_timeout(&mut guard.connection, self.timeouts.open)
-                .await
-                .map_err(|error| errors::store_error(&self.path, error))?;
-            let migrated = schema::migrate(&mut guard.connection).await;
-            match migrated {
+            match self.try_migrate().await {
                 // Switching to WAL ignores the busy timeout when another process does the same, so wait here.
-                Err(error) if errors::is_busy(&error) && Instant::now() < deadline => {
-                    drop(guard);
+                Err(error) if error.is_retryable() && Instant::now() < deadline => {
                     tokio::time::sleep(Duration::from_millis(10)).await;
                 }
-                Err(error) => return guard.finish(Err(error)),
-                Ok(()) => {
-                    let restored = set_busy_timeout(&mut guard.connection, self.timeouts.lock).await;
-                    return guard.finish(restored);
-                }
+                migrated => return migrated,
             }
         }
+    }
+
+    async fn try_migrate(&self) -> Result<()> {
+        let mut guard = self.writer.acquire().await?;
+        let migrated = async {
+            set_busy_timeout(&mut guard.connection, self.timeouts.open).await?;
+            schema::migrate(&mut guard.connection).await?;
+            set_busy_timeout(&mut guard.connection, self.timeouts.lock).await
+        };
+        let migrated = migrated.await;
+        guard.finish(migrated)
     }
 }
 
@@ -357,23 +377,28 @@ impl Store for SqliteStore {
 
 #[async_trait]
 impl StoreAdministration for SqliteStore {
-    async fn begin_copy(&self, key: [u8; 32]) -> Result<()> {
-        let step = with_connection!(self.writer, administration::begin_copy, key);
-        step?.check(&self.path.display().to_string(), 0)
+    async fn begin_copy(&self, key: [u8; 32], run: CopyRun) -> Result<()> {
+        let step = with_connection!(self.writer, administration::begin_copy, key, run)?;
+        step.map_err(|refusal| refusal.to_error(&self.name()))
     }
 
-    async fn restore_records(&self, after: u64, records: &[StoredRecord]) -> Result<()> {
-        let step = with_connection!(self.writer, administration::restore_records, after, records);
-        step?.check(&self.path.display().to_string(), after)
+    async fn restore_records(&self, run: CopyRun, after: u64, records: &[StoredRecord]) -> Result<()> {
+        let step = with_connection!(self.writer, administration::restore_records, run, after, records)?;
+        step.map_err(|refusal| refusal.to_error(&self.name()))
     }
 
-    async fn restore_measurements(&self, measurements: &Measurements) -> Result<()> {
-        let step = with_connection!(self.writer, administration::restore_measurements, measurements);
-        step?.check(&self.path.display().to_string(), 0)
+    async fn restore_measurements(&self, run: CopyRun, measurements: &Measurements) -> Result<()> {
+        let step = with_connection!(self.writer, administration::restore_measurements, run, measurements)?;
+        step.map_err(|refusal| refusal.to_error(&self.name()))
     }
 
-    async fn finish_copy(&self) -> Result<()> {
-        with_connection!(self.writer, administration::finish_copy)
+    async fn finish_copy(&self, run: CopyRun) -> Result<()> {
+        let step = with_connection!(self.writer, administration::finish_copy, run)?;
+        step.map_err(|refusal| refusal.to_error(&self.name()))
+    }
+
+    async fn finished_copy(&self) -> Result<Option<CopyRun>> {
+        with_connection!(self.reader, administration::finished_copy)
     }
 
     async fn checked_sources(&self) -> Result<Vec<SourceId>> {
@@ -394,6 +419,26 @@ impl StoreAdministration for SqliteStore {
 async fn set_busy_timeout(connection: &mut SqliteConnection, timeout: Duration) -> sqlx::Result<()> {
     let pragma = format!("PRAGMA busy_timeout = {}", timeout.as_millis());
     sqlx::raw_sql(sqlx::AssertSqlSafe(pragma)).execute(connection).await.map(drop)
+}
+
+/// Journal mode of a file that is complete without its log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum JournalMode {
+    /// For a store.
+    Wal,
+    /// For a backup: a file in WAL mode cannot be read in a directory that is not writable.
+    Delete,
+}
+
+/// Moves the log into the file. Returns false if another connection uses a part of it.
+async fn complete_file(connection: &mut SqliteConnection, journal_mode: JournalMode) -> sqlx::Result<bool> {
+    let (busy, _, _): (i64, i64, i64) =
+        sqlx::query_as("PRAGMA wal_checkpoint(TRUNCATE)").fetch_one(&mut *connection).await?;
+    if busy == 0 && journal_mode == JournalMode::Delete {
+        let mode: String = sqlx::query_scalar("PRAGMA journal_mode = DELETE").fetch_one(connection).await?;
+        return Ok(mode == "delete");
+    }
+    Ok(busy == 0)
 }
 
 /// Returns SQLite's counter of commits by other connections.

@@ -50,7 +50,8 @@ pub(super) async fn a_snapshot_of_a_lost_journal_is_replaced(test_store: TestSto
 pub(super) async fn an_empty_store_takes_over_records_and_key(test_store: TestStore) {
     let target = test_store.open_copy_target().await;
     let administration = target.administration();
-    administration.begin_copy(KEY).await.unwrap();
+    let run = CopyRun::new();
+    administration.begin_copy(KEY, run).await.unwrap();
     assert_eq!(target.key().await.unwrap(), KEY);
 
     // Gaps, unknown types, wrong and missing checksums: everything is kept as it is.
@@ -58,16 +59,16 @@ pub(super) async fn an_empty_store_takes_over_records_and_key(test_store: TestSt
     let damaged = StoredRecord { seq: 7, body: "{".into(), checksum: Some("wrong".into()), ..record(7, "b") };
     let unverified = StoredRecord { checksum: None, at: Timestamp(-5), critical: false, ..record(8, "c") };
     let records = [record(1, "a"), unknown, damaged, unverified];
-    administration.restore_records(0, &records[..1]).await.unwrap();
-    administration.restore_records(1, &records[1..]).await.unwrap();
-    administration.restore_records(8, &[]).await.unwrap();
+    administration.restore_records(run, 0, &records[..1]).await.unwrap();
+    administration.restore_records(run, 1, &records[1..]).await.unwrap();
+    administration.restore_records(run, 8, &[]).await.unwrap();
     for after in [0, 1, 7, 9] {
-        let error = administration.restore_records(after, &[record(after + 1, "d")]).await.unwrap_err();
+        let error = administration.restore_records(run, after, &[record(after + 1, "d")]).await.unwrap_err();
         assert_eq!(error.code, Code::Conflict, "after {after}");
     }
     let measured = measurements();
-    administration.restore_measurements(&measured).await.unwrap();
-    administration.finish_copy().await.unwrap();
+    administration.restore_measurements(run, &measured).await.unwrap();
+    administration.finish_copy(run).await.unwrap();
     target.close().await;
 
     let store = test_store.open().await;
@@ -85,36 +86,62 @@ pub(super) async fn an_empty_store_takes_over_records_and_key(test_store: TestSt
     assert_eq!(logins, measured.logins);
     assert_eq!(append(&*store, 8, &["d"]).await, CommitOutcome::Committed);
 
-    let error = store.administration().restore_records(9, &[record(10, "e")]).await.unwrap_err();
+    let error = store.administration().restore_records(run, 9, &[record(10, "e")]).await.unwrap_err();
     assert_eq!(error.code, Code::Conflict, "{error}");
-    let error = store.administration().restore_measurements(&measured).await.unwrap_err();
+    let error = store.administration().restore_measurements(run, &measured).await.unwrap_err();
     assert_eq!(error.code, Code::Conflict, "{error}");
 }
 
 pub(super) async fn a_copy_goes_on_where_it_was_interrupted(test_store: TestStore) {
     let first = test_store.open_copy_target().await;
-    first.administration().begin_copy(KEY).await.unwrap();
-    first.administration().restore_records(0, &[record(1, "a"), record(2, "b")]).await.unwrap();
+    let run = CopyRun::new();
+    first.administration().begin_copy(KEY, run).await.unwrap();
+    first.administration().restore_records(run, 0, &[record(1, "a"), record(2, "b")]).await.unwrap();
     let name = Fingerprint::digest("1");
     first.put_definition(name, &definition("npx")).await.unwrap();
-    first.administration().restore_measurements(&measurements()).await.unwrap();
+    first.administration().restore_measurements(run, &measurements()).await.unwrap();
     first.close().await;
 
     let second = test_store.open_copy_target().await;
-    let error = second.administration().begin_copy([8; 32]).await.unwrap_err();
+    let error = second.administration().begin_copy([8; 32], CopyRun::new()).await.unwrap_err();
     assert_eq!((error.code, error.is_retryable()), (Code::Conflict, false));
-    second.administration().begin_copy(KEY).await.unwrap();
+    let run = CopyRun::new();
+    second.administration().begin_copy(KEY, run).await.unwrap();
     assert_eq!(second.records(0, 10).await.unwrap(), [record(1, "a"), record(2, "b")]);
     assert_eq!(second.definitions(&[name]).await.unwrap(), [(name, definition("npx"))]);
     assert_eq!(second.source_statuses().await.unwrap(), BTreeMap::new());
     assert_eq!(second.call_counts().await.unwrap(), []);
-    second.administration().restore_records(2, &[record(3, "c")]).await.unwrap();
-    second.administration().restore_measurements(&measurements()).await.unwrap();
-    second.administration().finish_copy().await.unwrap();
+    second.administration().restore_records(run, 2, &[record(3, "c")]).await.unwrap();
+    second.administration().restore_measurements(run, &measurements()).await.unwrap();
+    second.administration().finish_copy(run).await.unwrap();
 
     let store = test_store.open().await;
     assert_eq!(store.records(0, 10).await.unwrap().len(), 3);
     assert_eq!(store.call_counts().await.unwrap(), measurements().call_counts);
+}
+
+pub(super) async fn of_two_runs_of_a_copy_the_later_one_goes_on(test_store: TestStore) {
+    let target = test_store.open_copy_target().await;
+    let administration = target.administration();
+    let [first, second] = [CopyRun::new(), CopyRun::new()];
+    administration.begin_copy(KEY, first).await.unwrap();
+    administration.restore_measurements(first, &measurements()).await.unwrap();
+    administration.begin_copy(KEY, second).await.unwrap();
+    for refusal in [
+        administration.restore_records(first, 0, &[record(1, "a")]).await,
+        administration.restore_measurements(first, &measurements()).await,
+        administration.finish_copy(first).await,
+    ] {
+        let error = refusal.unwrap_err();
+        assert_eq!((error.code, error.is_retryable()), (Code::Conflict, false));
+        assert!(error.message.starts_with("another run of this copy has begun to fill the store"), "{}", error.message);
+    }
+    assert_eq!(target.call_counts().await.unwrap(), []);
+    administration.restore_measurements(second, &measurements()).await.unwrap();
+    assert_eq!(administration.finished_copy().await.unwrap(), None);
+    administration.finish_copy(second).await.unwrap();
+    assert_eq!(administration.finished_copy().await.unwrap(), Some(second));
+    assert_eq!(target.call_counts().await.unwrap(), measurements().call_counts);
 }
 
 pub(super) async fn a_store_with_content_is_no_target(test_store: TestStore) {
@@ -122,30 +149,31 @@ pub(super) async fn a_store_with_content_is_no_target(test_store: TestStore) {
     let key = store.key().await.unwrap();
     let name = Fingerprint::digest("1");
     store.put_definition(name, &definition("npx")).await.unwrap();
-    assert_eq!(store.administration().begin_copy(KEY).await.unwrap_err().code, Code::Conflict);
+    assert_eq!(store.administration().begin_copy(KEY, CopyRun::new()).await.unwrap_err().code, Code::Conflict);
     store.remove_definitions(&id("files"), None).await.unwrap();
-    let error = store.administration().begin_copy(key).await.unwrap_err();
+    let error = store.administration().begin_copy(key, CopyRun::new()).await.unwrap_err();
     assert!(error.code == Code::Conflict && error.message.contains("is the source itself"), "{}", error.message);
     append(&*store, 0, &["a"]).await;
     commit_check(&*store, 1, check("a", 1), status_started_at(1)).await;
-    let error = store.administration().begin_copy(KEY).await.unwrap_err();
+    let error = store.administration().begin_copy(KEY, CopyRun::new()).await.unwrap_err();
     assert_eq!((error.code, error.is_retryable()), (Code::Conflict, false));
-    assert_eq!(store.administration().begin_copy(key).await.unwrap_err().code, Code::Conflict);
+    assert_eq!(store.administration().begin_copy(key, CopyRun::new()).await.unwrap_err().code, Code::Conflict);
     assert_eq!(store.key().await.unwrap(), key);
     assert_eq!(store.checks(&id("a")).await.unwrap(), [check("a", 1)]);
 }
 
 pub(super) async fn an_unfinished_copy_is_not_used(test_store: TestStore) {
     let target = test_store.open_copy_target().await;
-    target.administration().begin_copy(KEY).await.unwrap();
-    target.administration().restore_records(0, &[record(1, "a")]).await.unwrap();
+    let run = CopyRun::new();
+    target.administration().begin_copy(KEY, run).await.unwrap();
+    target.administration().restore_records(run, 0, &[record(1, "a")]).await.unwrap();
     target.close().await;
     if let Some(error) = test_store.open_error().await {
         assert_eq!((error.code, error.is_retryable()), (Code::StoreUnavailable, false), "{error}");
         assert!(error.message.contains("is not finished"), "{error}");
     }
     let target = test_store.open_copy_target().await;
-    target.administration().finish_copy().await.unwrap();
+    target.administration().finish_copy(run).await.unwrap();
     target.close().await;
     assert_eq!(test_store.open().await.records(0, 10).await.unwrap(), [record(1, "a")]);
 }
@@ -207,7 +235,7 @@ pub(super) async fn pruning_removes_what_is_not_selected(test_store: TestStore) 
 }
 
 /// Measurements of the existing source `a` and the source `gone`.
-fn measurements() -> Measurements {
+pub(super) fn measurements() -> Measurements {
     let call = |source: &str, tool: &str| CallCount {
         source: id(source),
         tool: tool.into(),

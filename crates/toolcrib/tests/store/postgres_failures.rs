@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use toolcrib::core::Code;
-use toolcrib::store::{CallCount, CommitOutcome, NodeReport, PostgresStore, Store};
+use toolcrib::store::{CallCount, CommitOutcome, CopyRun, NodeReport, PostgresStore, Store};
 use toolcrib_testkit::observe::wait_until_async;
 use toolcrib_testkit::postgres::{PostgresServer, StopMode, run_sql, shared_database};
 use toolcrib_testkit::programs;
@@ -164,11 +164,11 @@ async fn running_nodes_keep_a_store_from_becoming_a_copy() {
     let store = PostgresStore::open(&url).await.unwrap();
     let report = NodeReport { id: "1".to_owned(), label: "desk".to_owned(), version: "0.2.0".to_owned(), position: 0 };
     store.report_node(&report).await.unwrap();
-    let error = store.administration().begin_copy([7; 32]).await.unwrap_err();
+    let error = store.administration().begin_copy([7; 32], CopyRun::new()).await.unwrap_err();
     assert_eq!((error.code, error.is_retryable()), (Code::Conflict, false));
     assert!(error.message.ends_with("is used by running nodes: `desk`; stop them first"), "{}", error.message);
     store.remove_node("1").await.unwrap();
-    store.administration().begin_copy([7; 32]).await.unwrap();
+    store.administration().begin_copy([7; 32], CopyRun::new()).await.unwrap();
 }
 
 #[tokio::test]

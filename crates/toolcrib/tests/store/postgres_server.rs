@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use toolcrib::core::inventory::{Actor, Event};
+use toolcrib::core::inventory::{Actor, Command, Event};
 use toolcrib::core::{Code, Error, Timestamp};
 use toolcrib::store::{self, Commit, CommitOutcome, HeadFile, NodeReport, PostgresStore, Store, StoreState};
 use toolcrib::{Registry, RegistryOptions};
@@ -308,6 +308,41 @@ async fn nodes_that_write_nothing_notice_a_lost_journal_and_a_lost_database() {
             // As it was before, for the other loss.
             run_sql(&url, "DROP SCHEMA public CASCADE; CREATE SCHEMA public");
         }
+    }
+}
+
+/// Regression: without a head file, a lost end of the journal was noticed by no node, and every write waited 10 s for
+/// other writers.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_end_of_the_journal_is_noticed_without_a_head_file() {
+    let url = database_or_skip!("a_lost_end_of_the_journal_is_noticed_without_a_head_file");
+    let open = async || {
+        let store = Some(store::open(&url).await.unwrap());
+        let options = RegistryOptions { store, environment: Vec::new(), ..RegistryOptions::default() };
+        let config = crate::support::config("sources: { core: { builtin: all } }");
+        Registry::open(config, options).await.unwrap()
+    };
+    let disable = async |registry: &Registry, actor: &str| {
+        registry.execute(Command::Disable(id("core")), Actor::new(actor)).await
+    };
+    let running = open().await;
+    let last = running.position();
+    assert!(last > 0);
+    run_sql(&url, &format!("DELETE FROM journal WHERE seq = {last}"));
+    let started = open().await;
+    for registry in [&running, &started] {
+        crate::support::wait_until("the loss is noticed", || registry.store().health().state == StoreState::Damaged)
+            .await;
+        let error = disable(registry, "operator").await.unwrap_err();
+        assert_eq!((error.code, error.is_retryable()), (Code::StoreUnavailable, false), "{}", error.message);
+        assert!(error.message.contains("the journal is damaged"), "{}", error.message);
+    }
+    // The decision to go on can be recorded, after the number of the lost record.
+    let accepted = started.store().accept_damage(Actor::new("operator")).await.unwrap().unwrap();
+    assert!(accepted.seq > last, "{accepted:?}");
+    disable(&started, "operator").await.unwrap();
+    for registry in [running, started] {
+        registry.close().await;
     }
 }
 

@@ -60,8 +60,14 @@ pub(super) async fn read_records(
     .await
 }
 
-/// Returns the number of changes of each part. The number in `head` counts those of records, statuses and leases. A journal
-/// that has lost its last record counts as changed, so that every node reads it and notices.
+/// Returns the sequence number of the last record, as it was when that was committed.
+pub(super) async fn read_head(connection: &mut PgConnection) -> sqlx::Result<u64> {
+    let head: i64 = sqlx::query_scalar("SELECT seq FROM head").fetch_one(connection).await?;
+    Ok(head.unsigned_abs())
+}
+
+/// Returns the number of changes of each part. The number in `head` counts those of records, statuses and leases. A
+/// journal that has lost its last record counts as changed, so that every node reads it and notices.
 pub(super) async fn read_change_counters(connection: &mut PgConnection) -> sqlx::Result<ChangeCounters> {
     let (journal, is_complete, counts, logins, token_uses): (i64, bool, i64, i64, i64) = sqlx::query_as(
         "SELECT changes, seq = 0 OR EXISTS (SELECT 1 FROM journal WHERE journal.seq = head.seq),

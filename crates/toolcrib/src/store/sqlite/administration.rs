@@ -8,7 +8,7 @@ use toolcrib_core::fingerprint::Fingerprint;
 
 use super::journal::insert_records;
 use super::{counts, logins, measurements, schema};
-use crate::store::administration::{COPYING_KEY, CopyStep};
+use crate::store::administration::{COPIED_KEY, COPYING_KEY, CopyRefusal, CopyTarget, check_mark};
 use crate::store::rows::{skip_damaged, to_json};
 use crate::store::{Measurements, PruneMode, PruneReport, PruneSelection, StoredRecord};
 
@@ -21,19 +21,21 @@ pub(super) async fn is_copying(connection: &mut SqliteConnection) -> sqlx::Resul
 }
 
 /// Marks an empty store and takes over the key; prepares a marked one for another attempt.
-pub(super) async fn begin_copy(connection: &mut SqliteConnection, key: [u8; 32]) -> sqlx::Result<CopyStep> {
+pub(super) async fn begin_copy(
+    connection: &mut SqliteConnection,
+    key: [u8; 32],
+    run: CopyRun,
+) -> sqlx::Result<Result<(), CopyRefusal>> {
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
-    let is_same_key = schema::read_key(&mut transaction).await? == key;
-    let refusal = if is_copying(&mut transaction).await? {
-        (!is_same_key).then_some(CopyStep::OtherKey)
-    } else if has_content(&mut transaction).await? {
-        Some(CopyStep::Occupied)
-    } else {
-        is_same_key.then_some(CopyStep::SameStore)
+    let target = CopyTarget {
+        is_marked: unfinished_copy(&mut transaction).await?.is_some(),
+        has_source_key: schema::read_key(&mut transaction).await? == key,
+        has_content: has_content(&mut transaction).await?,
+        nodes: Vec::new(),
     };
-    if let Some(refusal) = refusal {
+    if let Err(refusal) = target.check() {
         transaction.rollback().await?;
-        return Ok(refusal);
+        return Ok(Err(refusal));
     }
     for statement in [
         "DELETE FROM standings",
@@ -47,16 +49,17 @@ pub(super) async fn begin_copy(connection: &mut SqliteConnection, key: [u8; 32])
     ] {
         sqlx::query(statement).execute(&mut *transaction).await?;
     }
-    sqlx::query("INSERT OR REPLACE INTO meta (key, value) VALUES ('key', ?), (?, x'')")
+    sqlx::query("INSERT OR REPLACE INTO meta (key, value) VALUES ('key', ?), (?, ?)")
         .bind(key.to_vec())
         .bind(COPYING_KEY)
+        .bind(run.0.to_vec())
         .execute(&mut *transaction)
         .await?;
     transaction.commit().await?;
-    Ok(CopyStep::Done)
+    Ok(Ok(()))
 }
 
-/// Whether the store has records or definitions. Manifests are the same in every store.
+/// Whether the store has records or definitions.
 async fn has_content(connection: &mut SqliteConnection) -> sqlx::Result<bool> {
     sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM journal) OR EXISTS (SELECT 1 FROM definitions)")
         .fetch_one(connection)
@@ -66,36 +69,36 @@ async fn has_content(connection: &mut SqliteConnection) -> sqlx::Result<bool> {
 /// Appends records as they are, whether or not this version understands them.
 pub(super) async fn restore_records(
     connection: &mut SqliteConnection,
+    run: CopyRun,
     after: u64,
     records: &[StoredRecord],
-) -> sqlx::Result<CopyStep> {
+) -> sqlx::Result<Result<(), CopyRefusal>> {
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
-    if !is_copying(&mut transaction).await? {
-        transaction.rollback().await?;
-        return Ok(CopyStep::NotMarked);
-    }
     let head: i64 =
         sqlx::query_scalar("SELECT coalesce(max(seq), 0) FROM journal").fetch_one(&mut *transaction).await?;
-    if head.unsigned_abs() != after {
+    let allowed = check_mark(unfinished_copy(&mut transaction).await?, run)
+        .and_then(|()| if head.unsigned_abs() == after { Ok(()) } else { Err(CopyRefusal::OtherHead(after)) });
+    if let Err(refusal) = allowed {
         transaction.rollback().await?;
-        return Ok(CopyStep::OtherHead);
+        return Ok(Err(refusal));
     }
     for records in records.chunks(RECORDS_PER_STATEMENT) {
         insert_records(&mut transaction, records).await?;
     }
     transaction.commit().await?;
-    Ok(CopyStep::Done)
+    Ok(Ok(()))
 }
 
 /// Adds measurements. Not in one transaction: after an interruption, `begin_copy` removes them.
 pub(super) async fn restore_measurements(
     connection: &mut SqliteConnection,
+    run: CopyRun,
     restored: &Measurements,
-) -> sqlx::Result<CopyStep> {
+) -> sqlx::Result<Result<(), CopyRefusal>> {
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
-    if !is_copying(&mut transaction).await? {
+    if let Err(refusal) = check_mark(unfinished_copy(&mut transaction).await?, run) {
         transaction.rollback().await?;
-        return Ok(CopyStep::NotMarked);
+        return Ok(Err(refusal));
     }
     for (source, status) in &restored.statuses {
         measurements::put_status(&mut transaction, source, status).await?;
@@ -109,12 +112,26 @@ pub(super) async fn restore_measurements(
     counts::add_counts(&mut transaction, &restored.call_counts, &restored.cache_counts).await?;
     transaction.commit().await?;
     counts::record_token_uses(connection, &restored.token_uses).await?;
-    Ok(CopyStep::Done)
+    Ok(Ok(()))
 }
 
-/// Removes the mark.
-pub(super) async fn finish_copy(connection: &mut SqliteConnection) -> sqlx::Result<()> {
-    sqlx::query("DELETE FROM meta WHERE key = ?").bind(COPYING_KEY).execute(connection).await.map(drop)
+/// Replaces the mark by that of a finished copy.
+pub(super) async fn finish_copy(
+    connection: &mut SqliteConnection,
+    run: CopyRun,
+) -> sqlx::Result<Result<(), CopyRefusal>> {
+    let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
+    if let Err(refusal) = check_mark(unfinished_copy(&mut transaction).await?, run) {
+        transaction.rollback().await?;
+        return Ok(Err(refusal));
+    }
+    sqlx::query("UPDATE OR REPLACE meta SET key = ? WHERE key = ?")
+        .bind(COPIED_KEY)
+        .bind(COPYING_KEY)
+        .execute(&mut *transaction)
+        .await?;
+    transaction.commit().await?;
+    Ok(Ok(()))
 }
 
 /// Returns the sources that have checks.
@@ -124,7 +141,8 @@ pub(super) async fn checked_sources(connection: &mut SqliteConnection) -> sqlx::
     Ok(sources.iter().filter_map(|source| skip_damaged("check", source, SourceId::parse(source))).collect())
 }
 
-/// Removes, or counts, what is not in the selection. Counting removes too, and rolls back.
+/// Removes, or counts, what is not in the selection. Rows are removed in small batches, so that other writers wait for
+/// moments only; each statement checks their age again.
 pub(super) async fn prune(
     connection: &mut SqliteConnection,
     selection: &PruneSelection,
@@ -187,9 +205,9 @@ pub(super) async fn prune(
         definitions: definitions.rows_affected(),
         manifests: manifests.rows_affected(),
     };
-    match mode {
-        PruneMode::Remove => transaction.commit().await?,
-        PruneMode::Count => transaction.rollback().await?,
+    if mode == PruneMode::Remove {
+        // It is written again when enough records follow.
+        sqlx::query("DELETE FROM snapshots").execute(connection).await?;
     }
     Ok(report)
 }

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use toolcrib_core::{Code, Error, Result, Timestamp};
 
 use super::rebuild::{remove_store_files, rename_to_new, replace_empty_store, replace_store, with_suffix};
-use super::{SqliteStore, file};
+use super::{JournalMode, SqliteStore, file};
 use crate::private_dir::ensure_private_directory;
 use crate::store::copy::{CopyReport, ReportProgress, copy_store};
-use crate::store::open::{head_file, open_existing, open_existing_with_head, store_file};
+use crate::store::open::{ensure_lasting, head_file, open_existing, open_existing_with_head, store_file};
 use crate::store::{HeadFile, OpenedStore, Store, open_copy_target};
 
 /// Suffix of a backup that is not complete yet.
@@ -53,10 +53,12 @@ pub async fn back_up_store(
     let partial = with_suffix(target, PARTIAL_SUFFIX);
     let copied = async {
         let to = SqliteStore::open_backup_target(&partial).await?;
-        let copied = copy_store(&from, &to, progress).await;
-        // Moves the log into the file.
+        let copied = match copy_store(&from, &to, progress).await {
+            Ok(report) => to.close_for_rename(JournalMode::Delete).await.map(|()| report),
+            Err(error) => Err(name_partial_file(error, &partial)),
+        };
         to.close().await;
-        copied.map_err(|error| name_partial_file(error, &partial))
+        copied
     };
     let copied = copied.await;
     from.store.close().await;
@@ -64,14 +66,6 @@ pub async fn back_up_store(
     // Fails if another run of this command was faster.
     rename_to_new(&partial, target)?;
     Ok(report)
-}
-
-/// Fails for a store in memory, which has nothing to back up and keeps nothing.
-fn ensure_lasting(location: &str) -> Result<()> {
-    if location.starts_with("memory:") {
-        return Err(Error::new(Code::ConfigInvalid, "`memory:` ends with this command; name a store that lasts"));
-    }
-    Ok(())
 }
 
 /// Adds the way out to the error for an unfinished backup of another store.
@@ -152,7 +146,10 @@ async fn restore_file(
     // Of an interrupted restoration, maybe of another backup.
     remove_store_files(&new_path)?;
     let to = SqliteStore::open_copy_target(&new_path).await?;
-    let copied = copy_store(from, &to, progress).await;
+    let copied = match copy_store(from, &to, progress).await {
+        Ok(copy) => to.close_for_rename(JournalMode::Wal).await.map(|()| copy),
+        Err(error) => Err(error),
+    };
     to.close().await;
     let copy = copied?;
     // Again: another process may have opened or filled the store meanwhile.

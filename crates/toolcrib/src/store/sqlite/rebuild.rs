@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 
 use toolcrib_core::{Code, Error, Result, Timestamp};
 
-use super::SqliteStore;
+use super::{JournalMode, SqliteStore};
 use crate::store::open::{is_database, store_file};
-use crate::store::{Salvage, Store, StoreAdministration};
+use crate::store::{CopyRun, Salvage, Store, StoreAdministration};
 
 /// Creates a new store from what was salvaged and puts it in the place of the old one, which must be closed. Returns
 /// the new name of the old file, if there was one. Returns `None` for a store in memory, too. Fails for a database,
@@ -26,7 +26,10 @@ pub async fn rebuild_store(location: &str, salvage: &Salvage, now: Timestamp) ->
     // Completed under a temporary name first: an interruption leaves the old file in place.
     let new_path = with_suffix(&path, &format!(".new-{}", compact_time(now)));
     let store = SqliteStore::open_file(&new_path).await?;
-    let filled = fill_store(&store, salvage).await;
+    let filled = match fill_store(&store, salvage).await {
+        Ok(()) => store.close_for_rename(JournalMode::Wal).await,
+        Err(error) => Err(error),
+    };
     store.close().await;
     filled?;
     replace_store(&new_path, &path, "damaged", now)
@@ -87,12 +90,10 @@ fn compact_time(now: Timestamp) -> String {
 /// until they are accepted.
 async fn fill_store(store: &SqliteStore, salvage: &Salvage) -> Result<()> {
     // With the old key, the keyed hashes in the journal stay valid.
-    let key = match salvage.key {
-        Some(key) => key,
-        None => store.key().await?,
-    };
-    store.begin_copy(key).await?;
-    store.restore_records(0, &salvage.records).await?;
+    let key = salvage.key.unwrap_or_else(rand::random);
+    let run = CopyRun::new();
+    store.begin_copy(key, run).await?;
+    store.restore_records(run, 0, &salvage.records).await?;
     for (name, definition) in &salvage.definitions {
         store.put_definition(*name, definition).await?;
     }
@@ -102,7 +103,7 @@ async fn fill_store(store: &SqliteStore, salvage: &Salvage) -> Result<()> {
     for features in &salvage.features {
         store.put_features(features).await?;
     }
-    store.finish_copy().await
+    store.finish_copy(run).await
 }
 
 /// Renames a file that must exist: another process may have moved it.

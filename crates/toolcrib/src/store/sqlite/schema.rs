@@ -123,9 +123,6 @@ pub(super) async fn read_schema_state(connection: &mut SqliteConnection) -> sqlx
 /// Migrates the schema to the current version; creates the tables of a new file. All migrations run in one transaction:
 /// an interruption leaves the old version.
 pub(super) async fn migrate(connection: &mut SqliteConnection) -> sqlx::Result<()> {
-    // Both settings are permanent and cannot be made inside a transaction. Manifests are large: with pages of 4 KiB, a
-    // start spends more time requesting pages than reading them.
-    sqlx::raw_sql("PRAGMA page_size = 16384; PRAGMA journal_mode = WAL").execute(&mut *connection).await?;
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
     // Read again under the lock: another process may have migrated meanwhile.
     let version: i64 = sqlx::query_scalar("PRAGMA user_version").fetch_one(&mut *transaction).await?;

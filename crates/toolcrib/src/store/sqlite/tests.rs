@@ -10,6 +10,7 @@ use toolcrib_core::manifest::{Manifest, ToolLimits};
 use toolcrib_core::{Code, Error, Timestamp};
 
 use super::*;
+use crate::store::Salvage;
 
 #[tokio::test]
 async fn a_locked_store_can_be_read_and_says_why_it_cannot_be_written() {
@@ -246,6 +247,72 @@ async fn a_closed_store_fails_with_a_clear_error() {
     store.close().await;
     assert!(append(&store, 0).await.unwrap_err().message.ends_with("is closed"));
     assert!(store.records(0, 1).await.unwrap_err().message.ends_with("is closed"));
+}
+
+/// Regression: a store was renamed without the part that was still in its log.
+#[tokio::test]
+async fn a_file_is_renamed_only_if_its_log_is_empty() {
+    let (_directory, store) = store_with_short_timeouts().await;
+    append(&store, 0).await.unwrap();
+    let mut other = connect(store.path()).await;
+    let mut reading = other.begin().await.unwrap();
+    reading.execute("SELECT count(*) FROM journal").await.unwrap();
+    append(&store, 1).await.unwrap();
+    let error = store.close_for_rename(JournalMode::Wal).await.unwrap_err();
+    assert!(error.is_retryable() && error.message.contains("is locked by another process"), "{}", error.message);
+    drop(reading);
+    other.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_backup_is_one_file_and_becomes_a_store_with_its_first_write() {
+    /// Numbers of the file format of a file without and with a log: <https://www.sqlite.org/fileformat.html>.
+    const WITHOUT_LOG: u8 = 1;
+    const WITH_LOG: u8 = 2;
+    let (directory, store) = store_with_short_timeouts().await;
+    append(&store, 0).await.unwrap();
+    let backup = directory.path().join("backup.db");
+    // While the store is in use.
+    back_up_store(directory.path().to_str().unwrap(), directory.path(), &backup, &|_| {}).await.unwrap();
+    let files = fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut files: Vec<String> = files.filter(|name| name.starts_with("backup")).collect();
+    files.sort();
+    assert_eq!(files, ["backup.db"]);
+    let format = || fs::read(&backup).unwrap()[18];
+    assert_eq!(format(), WITHOUT_LOG);
+    let used = SqliteStore::open_existing(&backup).await.unwrap();
+    assert_eq!(used.records(0, 10).await.unwrap().len(), 1);
+    assert_eq!(format(), WITHOUT_LOG, "reading changes nothing");
+    append(&used, 1).await.unwrap();
+    used.close().await;
+    assert_eq!(format(), WITH_LOG);
+}
+
+#[tokio::test]
+async fn an_unfinished_backup_that_another_process_has_open_is_not_continued() {
+    let (directory, store) = store_with_short_timeouts().await;
+    append(&store, 0).await.unwrap();
+    let backup = directory.path().join("backup.db");
+    let other = SqliteStore::open_backup_target(&directory.path().join("backup.db.partial")).await.unwrap();
+    let location = directory.path().to_str().unwrap();
+    let error = back_up_store(location, directory.path(), &backup, &|_| {}).await.unwrap_err();
+    assert_eq!(error.code, Code::Conflict);
+    assert!(error.message.contains("is in use by another process"), "{}", error.message);
+    other.close().await;
+    back_up_store(location, directory.path(), &backup, &|_| {}).await.unwrap();
+}
+
+/// Regression: the target of a rebuild without a salvaged key was taken for the damaged store itself.
+#[tokio::test]
+async fn a_store_whose_key_is_lost_is_rebuilt_with_a_new_one() {
+    let (directory, store) = store_with_short_timeouts().await;
+    append(&store, 0).await.unwrap();
+    let salvage = Salvage { records: store.records(0, 10).await.unwrap(), ..Salvage::default() };
+    store.close().await;
+    let kept = rebuild_store(directory.path().to_str().unwrap(), &salvage, Timestamp(0)).await.unwrap();
+    assert!(kept.is_some_and(|path| path.is_file()));
+    let rebuilt = SqliteStore::open_existing(store.path()).await.unwrap();
+    assert_eq!(rebuilt.records(0, 10).await.unwrap(), salvage.records);
 }
 
 async fn store_with_short_timeouts() -> (TempDir, SqliteStore) {
