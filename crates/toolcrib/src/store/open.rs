@@ -21,6 +21,21 @@ use crate::private_dir::ensure_private_directory;
 /// Name of the store file in a data directory.
 pub(super) const STORE_FILE_NAME: &str = "toolcrib.db";
 
+/// Expected content of a file or database.
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ExpectedContent {
+    /// A store, or nothing yet.
+    Any,
+    /// A store to fill, which may be an unfinished copy, or nothing yet.
+    CopyTarget,
+    /// A store. A file without tables is damaged, a database without tables holds no store.
+    Existing,
+    /// A store that was in use before: a database without tables is damaged.
+    #[cfg(feature = "postgres")]
+    UsedBefore,
+}
+
 /// Opens a store at `sqlite:FILE`, `postgres://…`, `memory:`, or a data directory. Without the features `sqlite` and
 /// `postgres`, only `memory:` can be opened. Fails with `CONFIG_INVALID` for an unknown location, and with
 /// `STORE_UNAVAILABLE` if the file or database cannot be opened.

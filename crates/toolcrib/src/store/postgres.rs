@@ -116,17 +116,6 @@ struct OwnChanges {
     token_uses: AtomicU64,
 }
 
-/// Expected content of a database.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ExpectedSchema {
-    /// A store, or nothing yet.
-    Any,
-    /// A store to fill, which may be an unfinished copy, or nothing yet.
-    CopyTarget,
-    /// A store that was in use before; anything else is damage.
-    Existing,
-}
-
 /// Without the connection settings, which hold the password.
 impl fmt::Debug for PostgresStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -138,18 +127,23 @@ impl PostgresStore {
     /// Opens the store at a URL such as `postgres://user:password@host/database`. Creates the tables in an empty
     /// database, and migrates older ones. Fails within seconds if the database cannot be reached.
     pub async fn open(url: &str) -> Result<PostgresStore> {
-        PostgresStore::connect(url, ExpectedSchema::Any).await
+        PostgresStore::connect(url, ExpectedContent::Any).await
     }
 
     /// Opens a store that was in use before. Creates nothing: a database without tables is an error.
     pub async fn open_existing(url: &str) -> Result<PostgresStore> {
-        PostgresStore::connect(url, ExpectedSchema::Existing).await
+        PostgresStore::connect(url, ExpectedContent::Existing).await
+    }
+
+    /// Opens a store that was in use before: a database without tables is damaged.
+    pub(super) async fn open_used_before(url: &str) -> Result<PostgresStore> {
+        PostgresStore::connect(url, ExpectedContent::UsedBefore).await
     }
 
     /// Opens a store in order to copy another one into it; creates the tables if there are none. Only this opens an
     /// unfinished copy.
     pub async fn open_copy_target(url: &str) -> Result<PostgresStore> {
-        PostgresStore::connect(url, ExpectedSchema::CopyTarget).await
+        PostgresStore::connect(url, ExpectedContent::CopyTarget).await
     }
 
     /// Returns the name of the database, without credentials.
@@ -157,7 +151,7 @@ impl PostgresStore {
         Ok(DatabaseName::new(&parse_url(url)?).to_string())
     }
 
-    async fn connect(url: &str, expected: ExpectedSchema) -> Result<PostgresStore> {
+    async fn connect(url: &str, expected: ExpectedContent) -> Result<PostgresStore> {
         let options = parse_url(url)?;
         let database = DatabaseName::new(&options);
         let options = with_session_settings(options);
@@ -230,11 +224,14 @@ fn with_session_settings(options: PgConnectOptions) -> PgConnectOptions {
 
 /// Checks the schema, and creates or migrates it if necessary. A schema that this version cannot use is refused without
 /// being changed.
-async fn prepare(connection: &mut PgConnection, expected: ExpectedSchema, database: &DatabaseName) -> Result<()> {
+async fn prepare(connection: &mut PgConnection, expected: ExpectedContent, database: &DatabaseName) -> Result<()> {
     let store = StoreLabel::Opening(database);
     match within(OPEN_TIMEOUT, store, schema::read_state(connection)).await? {
         schema::DatabaseSchema::Usable => {}
-        schema::DatabaseSchema::New if expected == ExpectedSchema::Existing => {
+        schema::DatabaseSchema::New if expected == ExpectedContent::Existing => {
+            return Err(errors::no_store_error(store));
+        }
+        schema::DatabaseSchema::New if expected == ExpectedContent::UsedBefore => {
             return Err(errors::lost_store_error(store, "holds no tables"));
         }
         schema::DatabaseSchema::New => within(OPEN_TIMEOUT, store, schema::migrate(connection)).await?.check(store)?,
@@ -242,7 +239,6 @@ async fn prepare(connection: &mut PgConnection, expected: ExpectedSchema, databa
         schema::DatabaseSchema::Older(_) => {
             within(LONG_OPERATION_TIMEOUT, store, schema::migrate(connection)).await?.check(store)?;
         }
-        unusable @ (schema::DatabaseSchema::Newer(_) | schema::DatabaseSchema::Incomplete) => unusable.check(store)?,
     }
     if expected != ExpectedContent::CopyTarget
         && within(OPEN_TIMEOUT, store, administration::unfinished_copy(connection)).await?.is_some()

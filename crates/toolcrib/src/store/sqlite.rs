@@ -35,7 +35,7 @@ use toolcrib_core::manifest::PackedManifest;
 use toolcrib_core::{Result, Source, SourceId, Timestamp};
 
 use super::administration::unfinished_copy_error;
-use super::open::STORE_FILE_NAME;
+use super::open::{ExpectedContent, STORE_FILE_NAME};
 use super::{
     CacheCount, CallCount, ChangeCounters, Commit, CommitOutcome, CopyRun, CountBatch, DiscoveryCheck, Lease, Login,
     Measurements, PruneMode, PruneReport, PruneSelection, SchemaStatus, SourceStatus, Store, StoreAdministration,
@@ -64,17 +64,6 @@ struct StoreTimeouts {
 /// lock.
 const DEFAULT_TIMEOUTS: StoreTimeouts =
     StoreTimeouts { queue: Duration::from_secs(60), lock: Duration::from_secs(30), open: Duration::from_secs(5) };
-
-/// Expected content at the path of a store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ExpectedFile {
-    /// A store, or nothing yet.
-    Any,
-    /// A store to fill, which may be an unfinished copy, or nothing yet.
-    CopyTarget,
-    /// A store that was in use before; anything else is damage.
-    Existing,
-}
 
 /// Runs one function of a submodule on a connection, and keeps the connection for reuse if that succeeded.
 macro_rules! with_connection {
@@ -112,7 +101,7 @@ impl SqliteStore {
     /// Opens a store that exists. Creates nothing: a missing or empty file is an error.
     pub async fn open_existing(path: impl AsRef<Path>) -> Result<SqliteStore> {
         let path = file::find_existing(path.as_ref())?;
-        SqliteStore::connect(path, DEFAULT_TIMEOUTS, ExpectedFile::Existing).await
+        SqliteStore::connect(path, DEFAULT_TIMEOUTS, ExpectedContent::Existing).await
     }
 
     /// Opens the store in a file in order to copy another one into it; creates it if it is missing. Only this opens an
@@ -120,13 +109,15 @@ impl SqliteStore {
     /// Fails with `CONFLICT` if another process has the file open.
     pub async fn open_copy_target(path: impl AsRef<Path>) -> Result<SqliteStore> {
         let path = file::create_if_missing(path.as_ref())?;
-        SqliteStore::connect(path, DEFAULT_TIMEOUTS, ExpectedFile::CopyTarget).await
+        file::ensure_unused(&path).await?;
+        SqliteStore::connect(path, DEFAULT_TIMEOUTS, ExpectedContent::CopyTarget).await
     }
 
     /// Opens a new file for a backup, in a directory that exists.
     async fn open_backup_target(path: &Path) -> Result<SqliteStore> {
         let path = file::create_in_directory(path)?;
-        SqliteStore::connect(path, DEFAULT_TIMEOUTS, ExpectedFile::CopyTarget).await
+        file::ensure_unused(&path).await?;
+        SqliteStore::connect(path, DEFAULT_TIMEOUTS, ExpectedContent::CopyTarget).await
     }
 
     /// Returns a description if the file was shorter than its header says when the store was opened.
@@ -155,12 +146,12 @@ impl SqliteStore {
 
     /// Opens a store with other timeouts than the default.
     async fn open_with(path: &Path, timeouts: StoreTimeouts) -> Result<SqliteStore> {
-        SqliteStore::connect(file::create_if_missing(path)?, timeouts, ExpectedFile::Any).await
+        SqliteStore::connect(file::create_if_missing(path)?, timeouts, ExpectedContent::Any).await
     }
 
     /// Opens the connections and brings the schema up to date. The reader waits for a lock only as long as opening may
     /// take; in WAL mode it hardly ever has to.
-    async fn connect(path: PathBuf, timeouts: StoreTimeouts, expected: ExpectedFile) -> Result<SqliteStore> {
+    async fn connect(path: PathBuf, timeouts: StoreTimeouts, expected: ExpectedContent) -> Result<SqliteStore> {
         // Before SQLite opens the file: closing it here would end the locks of this process, by which others know that
         // the store is in use.
         let truncation = file::find_truncation(&path);
@@ -187,21 +178,23 @@ impl SqliteStore {
     /// Checks the schema version, and migrates if necessary. For a current schema these are two small statements; the
     /// writing connection is opened by the first write. A store of a newer schema or of another program is refused
     /// without being changed.
-    async fn prepare(&self, expected: ExpectedFile) -> Result<()> {
+    async fn prepare(&self, expected: ExpectedContent) -> Result<()> {
         self.prepare_schema(expected).await?;
-        if expected != ExpectedFile::CopyTarget && with_connection!(self.reader, administration::is_copying)? {
-            return Err(unfinished_copy_error(&self.path.display().to_string()));
+        if expected != ExpectedContent::CopyTarget
+            && with_connection!(self.reader, administration::unfinished_copy)?.is_some()
+        {
+            return Err(unfinished_copy_error(&self.name()));
         }
         Ok(())
     }
 
     /// Checks the schema version, and migrates if necessary.
-    async fn prepare_schema(&self, expected: ExpectedFile) -> Result<()> {
+    async fn prepare_schema(&self, expected: ExpectedContent) -> Result<()> {
         let mut guard = self.reader.acquire().await?;
         let state = schema::read_schema_state(&mut guard.connection).await;
         match guard.finish(state)? {
             schema::SchemaState::Current => Ok(()),
-            schema::SchemaState::New if expected == ExpectedFile::Existing => {
+            schema::SchemaState::New if expected == ExpectedContent::Existing => {
                 Err(errors::lost_store_error(&self.path, StoreState::Damaged, "holds no tables"))
             }
             schema::SchemaState::Older | schema::SchemaState::New => self.migrate().await,

@@ -159,7 +159,13 @@ pub(super) fn closed_error() -> Error {
 /// The answer to a commit was lost, and the database cannot tell yet whether it was executed.
 pub(super) fn unknown_outcome_error(error: sqlx::Error) -> Error {
     let message = "the store did not confirm the change, which may have been written; check before you repeat it";
-    Error::new(Code::StoreUnavailable, message).with_cause(error)
+    Error::new(Code::StoreUnavailable, message).with_retryable(false).with_cause(error)
+}
+
+/// A database that may never have been in use holds no tables.
+pub(super) fn no_store_error(store: StoreLabel<'_>) -> Error {
+    let message = format!("{store} holds no tables; check the URL, or run `toolcrib serve` with it once");
+    Error::new(Code::StoreUnavailable, message).with_retryable(false)
 }
 
 /// A store that was in use before is empty. `what` is e.g. "holds no tables".
