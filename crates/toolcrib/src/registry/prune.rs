@@ -11,14 +11,14 @@ use super::StoreMaintenance;
 use crate::state::{READ_BATCH_SIZE, Snapshot};
 use crate::store::{PruneMode, PruneReport, PruneSelection, RecordReferences};
 
-/// Age below which definitions and tool lists are kept although nothing refers to them: a discovery stores its list
-/// before the record that refers to it.
+/// Age below which nothing is removed, except expired logins: a discovery stores its list before the record that refers
+/// to it, and tools and tokens that other nodes add meanwhile are used at once.
 const MIN_CONTENT_AGE: Duration = Duration::from_secs(60 * 60);
 
 impl StoreMaintenance<'_> {
-    /// Removes, or only counts, what is not needed: checks of removed sources and those older than `keep_checks`, counts
-    /// and uses of what does not exist, expired logins, and definitions and lists that nothing refers to. Fails while the
-    /// journal is damaged, or has records of a newer version, which may refer to anything.
+    /// Removes, or only counts, what is not needed: checks of removed sources and those older than `keep_checks`,
+    /// counts and uses of what does not exist, expired logins, and definitions and lists that nothing refers to. Fails
+    /// while the journal is damaged, or has records of a newer version, which may refer to anything.
     pub async fn prune(&self, keep_checks: Duration, mode: PruneMode) -> Result<PruneReport> {
         self.registry.state.catch_up().await?;
         let snapshot = self.registry.state.snapshot();

@@ -105,6 +105,14 @@ pub struct PruneSelection {
     pub min_age: Duration,
 }
 
+impl PruneSelection {
+    /// Returns the time before which something must have been used last to be removed.
+    pub(crate) fn used_before(&self) -> Timestamp {
+        let age = i64::try_from(self.min_age.as_millis()).unwrap_or(i64::MAX);
+        Timestamp(self.now.0.saturating_sub(age))
+    }
+}
+
 /// Whether `prune` removes anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PruneMode {

@@ -392,19 +392,22 @@ impl MemoryState {
     fn prune(&mut self, selection: &PruneSelection) -> PruneReport {
         let mut report = PruneReport::default();
         self.snapshot = None;
+        let used_before = selection.used_before();
         for (source, checks) in &mut self.checks {
-            let is_kept =
-                |check: &DiscoveryCheck| check.at >= selection.checks_since && selection.sources.contains(source);
+            let is_needed = |check: &DiscoveryCheck| selection.sources.contains(source) || check.at >= used_before;
+            let is_kept = |check: &DiscoveryCheck| check.at >= selection.checks_since && is_needed(check);
             report.checks += remove_unless(checks, VecDeque::len, |checks| checks.retain(is_kept));
         }
         report.counts += remove_unless(&mut self.counts.calls, BTreeMap::len, |calls| {
-            calls.retain(|tool, _| selection.counted_tools.contains(tool));
+            calls.retain(|tool, count| {
+                selection.counted_tools.contains(tool) || count.last_called.is_some_and(|at| at >= used_before)
+            });
         });
         report.counts += remove_unless(&mut self.counts.cache_lookups, BTreeMap::len, |lookups| {
             lookups.retain(|source, _| selection.counted_sources.contains(source));
         });
         report.token_uses = remove_unless(&mut self.token_uses, BTreeMap::len, |uses| {
-            uses.retain(|token, _| selection.tokens.contains(token));
+            uses.retain(|token, last_used| selection.tokens.contains(token) || *last_used >= used_before);
         });
         report.logins = remove_unless(&mut self.logins, BTreeMap::len, |logins| {
             logins.retain(|_, login| login.expires_at > selection.now);

@@ -7,8 +7,8 @@ use std::time::Duration;
 use toolcrib::core::fingerprint::Fingerprint;
 use toolcrib::core::{Code, Timestamp, ToolId};
 use toolcrib::store::{
-    CacheCount, CallCount, CommitOutcome, JournalPosition, Login, LoginKind, Measurements, PruneMode, PruneReport,
-    PruneSelection, SourceStatus, StoredRecord, StoredSnapshot, TokenUse,
+    CacheCount, CallCount, CommitOutcome, CopyRun, JournalPosition, Login, LoginKind, Measurements, PruneMode,
+    PruneReport, PruneSelection, SourceStatus, StoredRecord, StoredSnapshot, TokenUse,
 };
 
 use super::{
@@ -213,10 +213,13 @@ pub(super) async fn pruning_removes_what_is_not_selected(test_store: TestStore) 
         min_age: Duration::ZERO,
     };
     let recent = PruneSelection { min_age: Duration::from_secs(3_600), ..selection.clone() };
-    let expected = PruneReport { checks: 2, counts: 2, token_uses: 1, logins: 1, definitions: 0, manifests: 0 };
+    // Of what is recent, only counts of lookups have no time, and old checks are removed even so.
+    let expected = PruneReport { checks: 2, counts: 1, token_uses: 0, logins: 1, definitions: 0, manifests: 0 };
     let administration = store.administration();
     assert_eq!(administration.prune(&recent, PruneMode::Count).await.unwrap(), expected, "recent content is kept");
-    let expected = PruneReport { definitions: 1, manifests: 1, ..expected };
+    let all_checks = PruneSelection { checks_since: Timestamp(0), ..recent };
+    assert_eq!(administration.prune(&all_checks, PruneMode::Count).await.unwrap().checks, 0, "of a source that is new");
+    let expected = PruneReport { counts: 2, token_uses: 1, definitions: 1, manifests: 1, ..expected };
     assert_eq!(administration.prune(&selection, PruneMode::Count).await.unwrap(), expected);
     assert_eq!(store.snapshot().await.unwrap(), Some(snapshot));
     assert_eq!(administration.prune(&selection, PruneMode::Remove).await.unwrap(), expected);

@@ -26,16 +26,20 @@ pub(super) async fn prune(
     let counted_tools: BTreeSet<(String, String)> =
         selection.counted_tools.iter().map(|tool| (tool.source.to_string(), encode_text(&tool.name))).collect();
     let age = selection.min_age.as_secs_f64();
+    let used_before = selection.used_before().0;
 
     // Reading the names of a large table may take longer. An error closes the connection.
     sqlx::raw_sql("SET statement_timeout = 0").execute(&mut *connection).await?;
-    let checks = prune_checks(connection, selection.checks_since.0, &sources, mode).await?;
+    let checks = prune_checks(connection, selection, &sources, mode).await?;
     let rows: Vec<(String, String)> =
-        sqlx::query_as("SELECT source, tool FROM call_counts").fetch_all(&mut *connection).await?;
+        sqlx::query_as("SELECT source, tool FROM call_counts WHERE last_called IS NULL OR last_called < $1")
+            .bind(used_before)
+            .fetch_all(&mut *connection)
+            .await?;
     let unneeded: Vec<_> = rows.into_iter().filter(|tool| !counted_tools.contains(tool)).collect();
-    let calls = remove_call_counts(connection, unneeded, mode).await?;
+    let calls = remove_call_counts(connection, unneeded, used_before, mode).await?;
     let lookups = CACHE_COUNTS.prune(connection, age, &counted_sources, mode).await?;
-    let token_uses = TOKEN_USES.prune(connection, age, &selection.tokens, mode).await?;
+    let token_uses = TOKEN_USES.prune(connection, used_before as f64, &selection.tokens, mode).await?;
     let logins = prune_logins(connection, selection.now.0, mode).await?;
     let definitions = DEFINITIONS.prune(connection, age, &texts(&selection.definitions), mode).await?;
     let manifests = MANIFESTS.prune(connection, age, &texts(&selection.lists), mode).await?;
@@ -52,7 +56,8 @@ fn texts<T: ToString>(set: &BTreeSet<T>) -> BTreeSet<String> {
     set.iter().map(ToString::to_string).collect()
 }
 
-/// A table whose rows have one name and may be recent. `$1` is the minimum age in seconds, `$2` the names to remove.
+/// A table whose rows have one name and may be recent. `$1` is the minimum age in seconds, or the time of the last use
+/// before which a row is removed, `$2` the names to remove.
 struct NamedRows {
     select: &'static str,
     delete: &'static str,
@@ -66,8 +71,8 @@ const CACHE_COUNTS: NamedRows = NamedRows {
     part: Some(ChangedPart::Counts),
 };
 const TOKEN_USES: NamedRows = NamedRows {
-    select: "SELECT token FROM token_uses WHERE $1::float8 IS NOT NULL",
-    delete: "DELETE FROM token_uses WHERE $1::float8 IS NOT NULL AND token = ANY ($2)",
+    select: "SELECT token FROM token_uses WHERE last_used < $1",
+    delete: "DELETE FROM token_uses WHERE last_used < $1 AND token = ANY ($2)",
     part: Some(ChangedPart::TokenUses),
 };
 const DEFINITIONS: NamedRows = NamedRows {
@@ -86,11 +91,11 @@ impl NamedRows {
     async fn prune(
         &self,
         connection: &mut PgConnection,
-        min_age: f64,
+        bound: f64,
         needed: &BTreeSet<String>,
         mode: PruneMode,
     ) -> sqlx::Result<u64> {
-        let mut names: Vec<String> = sqlx::query_scalar(self.select).bind(min_age).fetch_all(&mut *connection).await?;
+        let mut names: Vec<String> = sqlx::query_scalar(self.select).bind(bound).fetch_all(&mut *connection).await?;
         names.retain(|name| !needed.contains(name));
         if mode == PruneMode::Count {
             return Ok(names.len() as u64);
@@ -101,7 +106,7 @@ impl NamedRows {
             if let Some(part) = self.part {
                 count_change(&mut transaction, part).await?;
             }
-            let deleted = sqlx::query(self.delete).bind(min_age).bind(names).execute(&mut *transaction).await?;
+            let deleted = sqlx::query(self.delete).bind(bound).bind(names).execute(&mut *transaction).await?;
             transaction.commit().await?;
             removed += deleted.rows_affected();
         }
@@ -113,6 +118,7 @@ impl NamedRows {
 async fn remove_call_counts(
     connection: &mut PgConnection,
     tools: Vec<(String, String)>,
+    used_before: i64,
     mode: PruneMode,
 ) -> sqlx::Result<u64> {
     if mode == PruneMode::Count {
@@ -124,10 +130,12 @@ async fn remove_call_counts(
         let mut transaction = connection.begin().await?;
         count_change(&mut transaction, ChangedPart::Counts).await?;
         let deleted = sqlx::query(
-            "DELETE FROM call_counts WHERE (source, tool) IN (SELECT * FROM unnest($1::text[], $2::text[]))",
+            "DELETE FROM call_counts WHERE (source, tool) IN (SELECT * FROM unnest($1::text[], $2::text[]))
+                 AND (last_called IS NULL OR last_called < $3)",
         )
         .bind(sources)
         .bind(tools)
+        .bind(used_before)
         .execute(&mut *transaction)
         .await?;
         transaction.commit().await?;
@@ -140,30 +148,35 @@ async fn remove_call_counts(
 /// are left to it.
 async fn prune_checks(
     connection: &mut PgConnection,
-    since: i64,
+    selection: &PruneSelection,
     sources: &BTreeSet<String>,
     mode: PruneMode,
 ) -> sqlx::Result<u64> {
+    let (since, used_before) = (selection.checks_since.0, selection.used_before().0);
     let mut gone: Vec<String> =
         sqlx::query_scalar("SELECT DISTINCT source FROM checks").fetch_all(&mut *connection).await?;
     gone.retain(|source| !sources.contains(source));
     if mode == PruneMode::Count {
-        let count: i64 = sqlx::query_scalar("SELECT count(*) FROM checks WHERE at < $1 OR source = ANY ($2)")
-            .bind(since)
-            .bind(gone)
-            .fetch_one(connection)
-            .await?;
+        let count: i64 =
+            sqlx::query_scalar("SELECT count(*) FROM checks WHERE at < $1 OR (source = ANY ($2) AND at < $3)")
+                .bind(since)
+                .bind(gone)
+                .bind(used_before)
+                .fetch_one(connection)
+                .await?;
         return Ok(count.unsigned_abs());
     }
     let mut removed = 0;
     loop {
         let deleted = sqlx::query(
             "DELETE FROM checks WHERE id IN (
-                 SELECT id FROM checks WHERE at < $1 OR source = ANY ($2) ORDER BY id LIMIT $3 FOR UPDATE SKIP LOCKED
+                 SELECT id FROM checks WHERE at < $1 OR (source = ANY ($2) AND at < $3)
+                 ORDER BY id LIMIT $4 FOR UPDATE SKIP LOCKED
              )",
         )
         .bind(since)
         .bind(&gone)
+        .bind(used_before)
         .bind(BATCH_SIZE as i64)
         .execute(&mut *connection)
         .await?;

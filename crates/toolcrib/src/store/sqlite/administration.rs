@@ -10,14 +10,28 @@ use super::journal::insert_records;
 use super::{counts, logins, measurements, schema};
 use crate::store::administration::{COPIED_KEY, COPYING_KEY, CopyRefusal, CopyTarget, check_mark};
 use crate::store::rows::{skip_damaged, to_json};
-use crate::store::{Measurements, PruneMode, PruneReport, PruneSelection, StoredRecord};
+use crate::store::{CopyRun, Measurements, PruneMode, PruneReport, PruneSelection, StoredRecord};
 
 /// Records that one statement inserts. Each has seven parameters, of which SQLite allows 32,766.
 const RECORDS_PER_STATEMENT: usize = 500;
 
-/// Whether the store is an unfinished copy.
-pub(super) async fn is_copying(connection: &mut SqliteConnection) -> sqlx::Result<bool> {
-    sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM meta WHERE key = ?)").bind(COPYING_KEY).fetch_one(connection).await
+/// Rows that one statement removes.
+const PRUNED_PER_STATEMENT: u64 = 500;
+
+/// Returns the run of the unfinished copy that the store is, if it is one.
+pub(super) async fn unfinished_copy(connection: &mut SqliteConnection) -> sqlx::Result<Option<CopyRun>> {
+    read_run(connection, COPYING_KEY).await
+}
+
+/// Returns the run that has filled the store, if it is a finished copy.
+pub(super) async fn finished_copy(connection: &mut SqliteConnection) -> sqlx::Result<Option<CopyRun>> {
+    read_run(connection, COPIED_KEY).await
+}
+
+async fn read_run(connection: &mut SqliteConnection, key: &str) -> sqlx::Result<Option<CopyRun>> {
+    let run: Option<Vec<u8>> =
+        sqlx::query_scalar("SELECT value FROM meta WHERE key = ?").bind(key).fetch_optional(connection).await?;
+    Ok(run.map(|run| CopyRun(run.try_into().unwrap_or_default())))
 }
 
 /// Marks an empty store and takes over the key; prepares a marked one for another attempt.
@@ -152,62 +166,58 @@ pub(super) async fn prune(
     let texts = |fingerprints: &BTreeSet<Fingerprint>| {
         to_json(&fingerprints.iter().map(ToString::to_string).collect::<Vec<_>>())
     };
+    let used_before = selection.used_before().0;
     let min_age = i64::try_from(selection.min_age.as_secs()).unwrap_or(i64::MAX);
-    let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
-    // Bounds first: the sets may be large, and a row that is old enough needs no lookup.
-    let checks = sqlx::query("DELETE FROM checks WHERE at < ? OR source NOT IN (SELECT value FROM json_each(?))")
-        .bind(selection.checks_since.0)
-        .bind(to_json(&selection.sources)?)
-        .execute(&mut *transaction)
-        .await?;
-    let calls = sqlx::query(
-        "DELETE FROM call_counts
-         WHERE (source, tool) NOT IN (SELECT value ->> 0, value ->> 1 FROM json_each(?))",
-    )
-    .bind(to_json(&tools)?)
-    .execute(&mut *transaction)
-    .await?;
-    let lookups = sqlx::query("DELETE FROM need_counts WHERE source NOT IN (SELECT value FROM json_each(?))")
-        .bind(to_json(&selection.counted_sources)?)
-        .execute(&mut *transaction)
-        .await?;
-    let token_uses = sqlx::query("DELETE FROM token_uses WHERE token NOT IN (SELECT value FROM json_each(?))")
-        .bind(to_json(&selection.tokens)?)
-        .execute(&mut *transaction)
-        .await?;
-    let logins = sqlx::query("DELETE FROM logins WHERE expires_at <= ?")
-        .bind(selection.now.0)
-        .execute(&mut *transaction)
-        .await?;
-    let definitions = sqlx::query(
-        "DELETE FROM definitions
-         WHERE stored_at <= unixepoch() - ? AND name NOT IN (SELECT value FROM json_each(?))",
-    )
-    .bind(min_age)
-    .bind(texts(&selection.definitions)?)
-    .execute(&mut *transaction)
-    .await?;
-    let manifests = sqlx::query(
-        "DELETE FROM manifests
-         WHERE stored_at <= unixepoch() - ? AND fingerprint NOT IN (SELECT value FROM json_each(?))",
-    )
-    .bind(min_age)
-    .bind(texts(&selection.lists)?)
-    .execute(&mut *transaction)
-    .await?;
-    // It is written again when enough records follow.
-    sqlx::query("DELETE FROM snapshots").execute(&mut *transaction).await?;
+    let old = selection.checks_since.0;
+    let checks = format!("at < {old} OR (at < ?1 AND source NOT IN (SELECT value FROM json_each(?2)))");
+    let calls = "(last_called IS NULL OR last_called < ?1)
+                 AND (source, tool) NOT IN (SELECT value ->> 0, value ->> 1 FROM json_each(?2))";
+    let lookups = "?1 IS NOT NULL AND source NOT IN (SELECT value FROM json_each(?2))";
+    let token_uses = "last_used < ?1 AND token NOT IN (SELECT value FROM json_each(?2))";
+    let definitions = "stored_at <= unixepoch() - ?1 AND name NOT IN (SELECT value FROM json_each(?2))";
+    let manifests = "stored_at <= unixepoch() - ?1 AND fingerprint NOT IN (SELECT value FROM json_each(?2))";
+    let mut prune = async |table: &str, condition: &str, bound: i64, needed: String| {
+        prune_rows(connection, (table, condition), bound, &needed, mode).await
+    };
     let report = PruneReport {
-        checks: checks.rows_affected(),
-        counts: calls.rows_affected() + lookups.rows_affected(),
-        token_uses: token_uses.rows_affected(),
-        logins: logins.rows_affected(),
-        definitions: definitions.rows_affected(),
-        manifests: manifests.rows_affected(),
+        checks: prune("checks", &checks, used_before, to_json(&selection.sources)?).await?,
+        counts: prune("call_counts", calls, used_before, to_json(&tools)?).await?
+            + prune("need_counts", lookups, used_before, to_json(&selection.counted_sources)?).await?,
+        token_uses: prune("token_uses", token_uses, used_before, to_json(&selection.tokens)?).await?,
+        logins: prune("logins", "expires_at <= ?1 AND ?2 IS NOT NULL", selection.now.0, String::new()).await?,
+        definitions: prune("definitions", definitions, min_age, texts(&selection.definitions)?).await?,
+        manifests: prune("manifests", manifests, min_age, texts(&selection.lists)?).await?,
     };
     if mode == PruneMode::Remove {
         // It is written again when enough records follow.
         sqlx::query("DELETE FROM snapshots").execute(connection).await?;
     }
     Ok(report)
+}
+
+/// Removes, or counts, the rows of a table that fulfil a condition on a bound (`?1`) and a JSON array (`?2`).
+async fn prune_rows(
+    connection: &mut SqliteConnection,
+    (table, condition): (&str, &str),
+    bound: i64,
+    needed: &str,
+    mode: PruneMode,
+) -> sqlx::Result<u64> {
+    if mode == PruneMode::Count {
+        let count = sqlx::AssertSqlSafe(format!("SELECT count(*) FROM {table} WHERE {condition}"));
+        let count: i64 = sqlx::query_scalar(count).bind(bound).bind(needed).fetch_one(connection).await?;
+        return Ok(count.unsigned_abs());
+    }
+    let delete = format!(
+        "DELETE FROM {table} WHERE rowid IN (SELECT rowid FROM {table} WHERE {condition} LIMIT {PRUNED_PER_STATEMENT})"
+    );
+    let mut removed = 0;
+    loop {
+        let delete = sqlx::query(sqlx::AssertSqlSafe(delete.clone())).bind(bound).bind(needed);
+        let deleted = delete.execute(&mut *connection).await?.rows_affected();
+        removed += deleted;
+        if deleted < PRUNED_PER_STATEMENT {
+            return Ok(removed);
+        }
+    }
 }
