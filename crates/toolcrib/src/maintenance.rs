@@ -173,7 +173,8 @@ impl Maintenance {
             // Records of other processes belong to no request here; their log events share a trace of their own.
             let span = tracing::info_span!("follow_writes", trace_id = %Trace::log_only().id());
             self.state.catch_up().instrument(span.clone()).await?;
-            self.state.write_pending_rules().instrument(span).await?;
+            self.state.write_pending_rules().instrument(span.clone()).await?;
+            self.state.apply_deferred_config().instrument(span).await?;
         }
         if has_changed(|changes| changes.counts) {
             self.dispatcher.monitoring.usage.load(&*self.state.store).await?;

@@ -91,6 +91,8 @@ pub(crate) struct State {
     /// Held while the rules of the configuration are written, so that an earlier set does not replace a later one. Taken
     /// before `writer`.
     reconciling_rules: tokio::sync::Mutex<()>,
+    /// Configuration with changes whose records may be written only after the end of an upgrade of all nodes.
+    deferred_config: tokio::sync::Mutex<Option<Config>>,
     /// State of the write path, which every writer locks. Readers use `snapshot`.
     writer: tokio::sync::Mutex<WriterState>,
     /// Current state for readers; replaced as a whole.
@@ -195,6 +197,7 @@ impl State {
             settings: ArcSwap::from_pointee(ConfiguredSettings::from_config(config)),
             trust: ArcSwap::from_pointee(options.trust.clone()),
             reconciling_rules: tokio::sync::Mutex::default(),
+            deferred_config: tokio::sync::Mutex::default(),
             writer: tokio::sync::Mutex::new(WriterState::new(options)),
             snapshot: ArcSwap::from_pointee(snapshot),
             notices: notices.clone(),

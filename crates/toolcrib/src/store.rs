@@ -289,6 +289,20 @@ impl StoreState {
     }
 }
 
+/// Key in the details of an error that `toolcrib store migrate --contract` would prevent.
+const CONTRACT_PENDING: &str = "contract_pending";
+
+/// Marks the error of a commit that nodes of the previous version could not read.
+#[cfg(feature = "postgres")]
+fn mark_contract_pending(error: Error) -> Error {
+    error.with_details(serde_json::json!({ CONTRACT_PENDING: true }))
+}
+
+/// Whether a commit was refused because nodes of the previous version could not read its records.
+pub(crate) fn is_contract_pending(error: &Error) -> bool {
+    error.details.as_ref().is_some_and(|details| details.get(CONTRACT_PENDING).is_some())
+}
+
 /// Numbers that change when a part of the store is written, so that readers need not read the others again. A store may
 /// change all of them with every write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -7,18 +7,46 @@ use std::sync::Arc;
 use toolcrib_config::Config;
 use toolcrib_core::access_rules::NamedRule;
 use toolcrib_core::inventory::{Actor, Command, Inventory, Origin, reconcile};
-use toolcrib_core::{Code, Result, Source, SourceId};
+use toolcrib_core::{Code, Error, Result, Source, SourceId};
 
 use super::State;
 use crate::notice::RegistryNotice;
 use crate::registry::Precondition;
-use crate::store::ErrorSummary;
+use crate::store::{ErrorSummary, is_contract_pending};
 
 impl State {
-    /// Turns the difference between configuration and inventory into commands and executes them. Rules come first, so that
-    /// no new tool is visible without them.
+    /// Turns the difference between configuration and inventory into commands and executes them. Rules come first, so
+    /// that no new tool is visible without them.
+    ///
+    /// Changes whose records may be written only after the end of an upgrade of all nodes are deferred: until then,
+    /// what is in force stays.
     pub(crate) async fn reconcile(&self, config: &Config) -> Result<()> {
-        self.reconcile_rules(self.configured_rules(config)).await?;
+        let mut deferred_config = self.deferred_config.lock().await;
+        let deferral = self.apply_config(config).await?;
+        if let Some(error) = deferral.as_ref().filter(|_| deferred_config.is_none()) {
+            tracing::warn!("a part of the configuration is not applied yet: {error}");
+        }
+        *deferred_config = deferral.map(|_| config.clone());
+        Ok(())
+    }
+
+    /// Applies the changes that were deferred, if they may be written by now.
+    pub(crate) async fn apply_deferred_config(&self) -> Result<()> {
+        let mut deferred_config = self.deferred_config.lock().await;
+        let Some(config) = &*deferred_config else { return Ok(()) };
+        match self.apply_config(config).await {
+            Ok(Some(_)) => return Ok(()),
+            Ok(None) => tracing::info!("the configuration is applied completely"),
+            Err(error) if error.code == Code::StoreUnavailable => return Err(error),
+            Err(error) => tracing::warn!(%error, "the rest of the configuration is refused"),
+        }
+        *deferred_config = None;
+        Ok(())
+    }
+
+    /// The steps of `reconcile`. Returns the reason why changes were left out, if there were such.
+    async fn apply_config(&self, config: &Config) -> Result<Option<Error>> {
+        let mut deferral = self.reconcile_rules(self.configured_rules(config)).await?;
         let mut declared = Vec::new();
         let mut invalid = BTreeMap::new();
         for declaration in &config.sources {
@@ -67,11 +95,21 @@ impl State {
                 self.store.remove_definitions(id, None).await?;
                 self.store.remove_source_status(id).await?;
             }
-            self.execute(&[command], Actor::config(), Precondition::NONE).await?;
+            if let Some(error) = self.execute_configured(command).await? {
+                deferral = Some(error);
+            }
         }
         let invalid = Arc::new(invalid);
         self.update_snapshot(|snapshot| snapshot.invalid_sources = invalid.clone());
-        Ok(())
+        Ok(deferral)
+    }
+
+    /// Executes a command of the configuration. Returns the refusal if nodes of the previous version could not read it.
+    async fn execute_configured(&self, command: Command) -> Result<Option<Error>> {
+        match self.execute(&[command], Actor::config(), Precondition::NONE).await {
+            Err(error) if is_contract_pending(&error) => Ok(Some(error)),
+            executed => executed.map(|_| None),
+        }
     }
 
     /// Fails with `CONFIG_INVALID` if the rules of a configuration do not fit to those that were defined at run time.
@@ -80,8 +118,9 @@ impl State {
         inventory.decide(&Command::ReconcileRules(wanted_rules(&inventory, config))).map(drop)
     }
 
-    /// Returns the rules that a configuration puts into force. A group of an earlier one stays as long as rules that were
-    /// defined at run time refer to it: without it, a policy would match more tools, and an access rule give fewer.
+    /// Returns the rules that a configuration puts into force. A group of an earlier one stays as long as rules that
+    /// were defined at run time refer to it: without it, a policy would match more tools, and an access rule give
+    /// fewer.
     fn configured_rules(&self, config: &Config) -> Vec<NamedRule> {
         let inventory = self.snapshot().inventory.clone();
         let mut rules = wanted_rules(&inventory, config);
@@ -94,32 +133,34 @@ impl State {
 
     /// Replaces the groups, access rules and policies of the configuration, all at once. While the journal cannot be
     /// written, they are pending, and only administrators see tools.
-    async fn reconcile_rules(&self, rules: Vec<NamedRule>) -> Result<()> {
+    async fn reconcile_rules(&self, rules: Vec<NamedRule>) -> Result<Option<Error>> {
         let _guard = self.reconciling_rules.lock().await;
         self.write_rules(rules).await
     }
 
-    /// The steps of `reconcile_rules`. Called with the lock held: pending rules must not replace those of a later reload.
-    async fn write_rules(&self, rules: Vec<NamedRule>) -> Result<()> {
+    /// The steps of `reconcile_rules`. Called with the lock held: pending rules must not replace those of a later
+    /// reload.
+    async fn write_rules(&self, rules: Vec<NamedRule>) -> Result<Option<Error>> {
         let snapshot = self.snapshot();
         let known = snapshot.inventory.rules();
         for rule in rules.iter().filter(|rule| known.origin(rule.kind(), rule.name()) == Some(Origin::Runtime)) {
             tracing::warn!("{rule} of the configuration takes precedence over the one defined at run time");
         }
         let command = Command::ReconcileRules(rules.clone());
+        let mut deferral = None;
         let events = snapshot.inventory.decide(&command)?;
         let is_pending = !events.is_empty() && snapshot.ensure_usable().is_err();
         if is_pending {
             tracing::warn!(changes = events.len(), "changes of groups, access rules and policies are not applied");
         } else if !events.is_empty() {
-            self.execute(&[command], Actor::config(), Precondition::NONE).await?;
+            deferral = self.execute_configured(command).await?;
         }
         let pending = is_pending.then(|| Arc::new(rules));
         if pending.is_some() || snapshot.pending_rules.is_some() {
             self.update_snapshot(|snapshot| snapshot.pending_rules = pending.clone());
             self.notify(RegistryNotice::RulesChanged);
         }
-        Ok(())
+        Ok(deferral)
     }
 
     /// Writes the rules of the configuration that could not be written before, if the journal can be used again.
@@ -130,7 +171,7 @@ impl State {
         let _guard = self.reconciling_rules.lock().await;
         let snapshot = self.snapshot();
         match &snapshot.pending_rules {
-            Some(rules) if snapshot.ensure_usable().is_ok() => self.write_rules(rules.to_vec()).await,
+            Some(rules) if snapshot.ensure_usable().is_ok() => self.write_rules(rules.to_vec()).await.map(drop),
             Some(_) | None => Ok(()),
         }
     }

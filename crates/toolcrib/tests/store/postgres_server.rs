@@ -133,6 +133,29 @@ async fn record_types_of_this_version_wait_for_the_end_of_an_upgrade() {
     assert_eq!(try_commit(&store, 1, &[rule]).await.unwrap(), CommitOutcome::Committed);
 }
 
+/// Regression: a node whose configuration needed such a record did not start.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_configuration_that_waits_for_the_end_of_an_upgrade_is_applied_after_it() {
+    let url = database_or_skip!("a_configuration_that_waits_for_the_end_of_an_upgrade_is_applied_after_it");
+    let administration = PostgresStore::open(&url).await.unwrap();
+    run_sql(&url, "UPDATE meta SET value = '0.1.0' WHERE key = 'contracted'");
+    let store = Some(store::open(&url).await.unwrap());
+    let options = RegistryOptions { store, environment: Vec::new(), ..RegistryOptions::default() };
+    let yaml = "sources: { core: { builtin: all } }\ngroups: { desk: { select: { source: core } } }";
+    let registry = Registry::open(crate::support::config(yaml), options).await.unwrap();
+    assert!(registry.inventory().source(&id("core")).is_some(), "what 0.1.0 understands is applied");
+    assert_eq!(registry.inventory().rules().iter().count(), 0);
+    // The next polls and records of other nodes change nothing.
+    let position = registry.position();
+    append(&administration, position, &["a"]).await;
+    crate::support::wait_until("the record is read", || registry.position() > position).await;
+    assert_eq!(registry.store().health().state, StoreState::Ok);
+    assert_eq!(registry.inventory().rules().iter().count(), 0);
+    assert!(administration.administration().migrate_contract().await.unwrap());
+    crate::support::wait_until("the group is defined", || registry.inventory().rules().iter().count() == 1).await;
+    registry.close().await;
+}
+
 #[tokio::test]
 async fn tables_of_another_program_and_half_a_schema_are_refused_and_not_changed() {
     let url = database_or_skip!("tables_of_another_program_and_half_a_schema_are_refused_and_not_changed");

@@ -12,7 +12,7 @@ use sqlx::postgres::PgConnectOptions;
 use toolcrib_core::time::format_duration;
 use toolcrib_core::{Code, Error};
 
-use crate::store::{NodeStatus, StoreState, VERIFY_HINT};
+use crate::store::{NodeStatus, StoreState, VERIFY_HINT, mark_contract_pending};
 
 /// A database as messages name it: `postgres://user@host:port/database`, with the options of the URL, which may select
 /// a schema.
@@ -198,7 +198,7 @@ pub(super) fn needs_contract_error(event: &str, contracted: &str) -> Error {
         "`{event}` is unknown to Toolcrib {contracted}, which may still use this store; when every node runs this version, \
          finish the upgrade with `toolcrib store migrate --contract`"
     );
-    Error::new(Code::Conflict, message).with_retryable(false)
+    mark_contract_pending(Error::new(Code::Conflict, message).with_retryable(false))
 }
 
 /// Nodes of an earlier version still use the store, which could not use it after the end of the migration.
