@@ -50,6 +50,7 @@ use connections::DatabasePool;
 use counts::BatchOutcome;
 use errors::{DatabaseName, StoreLabel};
 use journal::CommitAttempt;
+use schema::SCHEMA;
 
 /// Maximum time of the first connection, so that a command with a wrong URL fails soon.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(5);
@@ -226,7 +227,7 @@ fn with_session_settings(options: PgConnectOptions) -> PgConnectOptions {
 /// being changed.
 async fn prepare(connection: &mut PgConnection, expected: ExpectedContent, database: &DatabaseName) -> Result<()> {
     let store = StoreLabel::Opening(database);
-    match within(OPEN_TIMEOUT, store, schema::read_state(connection)).await? {
+    match within(OPEN_TIMEOUT, store, schema::read_state(connection, SCHEMA)).await? {
         schema::DatabaseSchema::Usable => {}
         schema::DatabaseSchema::New if expected == ExpectedContent::Existing => {
             return Err(errors::no_store_error(store));
@@ -234,10 +235,15 @@ async fn prepare(connection: &mut PgConnection, expected: ExpectedContent, datab
         schema::DatabaseSchema::New if expected == ExpectedContent::UsedBefore => {
             return Err(errors::lost_store_error(store, "holds no tables"));
         }
-        schema::DatabaseSchema::New => within(OPEN_TIMEOUT, store, schema::migrate(connection)).await?.check(store)?,
+        schema::DatabaseSchema::New => {
+            within(OPEN_TIMEOUT, store, schema::migrate(connection, SCHEMA)).await?.check(store)?
+        }
         // May rewrite large tables.
         schema::DatabaseSchema::Older(_) => {
-            within(LONG_OPERATION_TIMEOUT, store, schema::migrate(connection)).await?.check(store)?;
+            within(LONG_OPERATION_TIMEOUT, store, schema::migrate(connection, SCHEMA)).await?.check(store)?;
+        }
+        unusable @ (schema::DatabaseSchema::Newer { .. } | schema::DatabaseSchema::Incomplete) => {
+            unusable.check(store)?
         }
     }
     if expected != ExpectedContent::CopyTarget
@@ -486,11 +492,11 @@ impl StoreAdministration for PostgresStore {
     }
 
     async fn schema_status(&self) -> Result<SchemaStatus> {
-        with_connection!(self, schema::read_status)
+        with_connection!(self, schema::read_status, SCHEMA)
     }
 
     async fn migrate_contract(&self) -> Result<bool> {
-        match with_connection!(self, within LONG_OPERATION_TIMEOUT, schema::contract)? {
+        match with_connection!(self, within LONG_OPERATION_TIMEOUT, schema::contract, SCHEMA)? {
             schema::ContractOutcome::Finished => Ok(true),
             schema::ContractOutcome::Unneeded => Ok(false),
             schema::ContractOutcome::InUse(nodes) => Err(errors::older_nodes_error(&nodes)),

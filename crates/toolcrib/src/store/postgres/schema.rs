@@ -19,12 +19,13 @@ use toolcrib_core::Result;
 use toolcrib_core::inventory::compare_versions;
 
 use super::errors::{self, StoreLabel};
+use super::journal::lock_head;
 use super::nodes;
 use crate::store::{NodeStatus, SchemaStatus};
 
 /// One expanding migration from each version to the next. Existing stores depend on them: migrations are added, never
 /// changed.
-const MIGRATIONS: [&str; 1] = [CREATE_TABLES];
+const MIGRATIONS: &[&str] = &[CREATE_TABLES];
 
 /// Version 1. Times of records, checks and counts are milliseconds since 1970 by the clocks of the nodes; times that
 /// nodes compare with each other are `timestamptz`, by the clock of the database.
@@ -95,12 +96,26 @@ const TABLES: [&str; 16] = [
     "snapshots",
 ];
 
-/// Current schema version.
-const SCHEMA_VERSION: i64 = MIGRATIONS.len() as i64;
-/// Oldest schema version whose programs may use the current tables, once the migration to them is finished.
-const COMPATIBLE_SINCE: i64 = 1;
-/// Version of this build.
-const BUILD_VERSION: &str = env!("CARGO_PKG_VERSION");
+/// The schema that a version of Toolcrib knows.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct KnownSchema {
+    migrations: &'static [&'static str],
+    /// Oldest schema version whose programs may use these tables, once the migration to them is finished.
+    compatible_since: i64,
+    /// Version of Toolcrib.
+    build_version: &'static str,
+}
+
+/// The schema of this version.
+pub(super) const SCHEMA: KnownSchema =
+    KnownSchema { migrations: MIGRATIONS, compatible_since: 1, build_version: env!("CARGO_PKG_VERSION") };
+
+impl KnownSchema {
+    fn version(self) -> i64 {
+        self.migrations.len() as i64
+    }
+}
+
 /// Key of the lock under which the schema is changed, so that nodes that start together do so one after the other.
 const MIGRATION_LOCK: i64 = 0x746f_6f6c_6372_6962;
 
@@ -116,8 +131,11 @@ pub(super) enum DatabaseSchema {
     Older(i64),
     /// No tables of the store.
     New,
-    /// Programs need at least this schema version.
-    Newer(i64),
+    /// Programs need at least the schema version `needed`, and this one knows `known`.
+    Newer {
+        needed: i64,
+        known: i64,
+    },
     /// Only some of the tables, or those of another program.
     Incomplete,
 }
@@ -127,7 +145,7 @@ impl DatabaseSchema {
     pub(super) fn check(self, store: StoreLabel<'_>) -> Result<()> {
         match self {
             DatabaseSchema::Usable => Ok(()),
-            DatabaseSchema::Newer(needed) => Err(errors::newer_schema_error(store, needed, SCHEMA_VERSION)),
+            DatabaseSchema::Newer { needed, known } => Err(errors::newer_schema_error(store, needed, known)),
             // After a migration there is neither an older schema nor none.
             DatabaseSchema::Older(_) | DatabaseSchema::New | DatabaseSchema::Incomplete => {
                 Err(errors::incomplete_schema_error(store))
@@ -140,7 +158,7 @@ impl DatabaseSchema {
 ///
 /// From the tables of the catalogue and not with `to_regclass`: that function may answer from a cache, which a
 /// transaction that has waited for the lock of a migration does not renew.
-pub(super) async fn read_state(connection: &mut PgConnection) -> sqlx::Result<DatabaseSchema> {
+pub(super) async fn read_state(connection: &mut PgConnection, schema: KnownSchema) -> sqlx::Result<DatabaseSchema> {
     let tables: Vec<String> = sqlx::query_scalar(
         "SELECT DISTINCT tablename::text FROM pg_tables
          WHERE schemaname = ANY (current_schemas(false)) AND tablename = ANY ($1)",
@@ -157,9 +175,11 @@ pub(super) async fn read_state(connection: &mut PgConnection) -> sqlx::Result<Da
     let version = read_number(connection, SCHEMA_VERSION_KEY).await?;
     let compatible_since = read_number(connection, COMPATIBLE_SINCE_KEY).await?;
     Ok(match (version, compatible_since) {
-        (Some(_), Some(needed)) if needed > SCHEMA_VERSION => DatabaseSchema::Newer(needed),
+        (Some(_), Some(needed)) if needed > schema.version() => {
+            DatabaseSchema::Newer { needed, known: schema.version() }
+        }
         (Some(_), Some(_)) if tables.len() < TABLES.len() => DatabaseSchema::Incomplete,
-        (Some(version), Some(_)) if version < SCHEMA_VERSION => DatabaseSchema::Older(version),
+        (Some(version), Some(_)) if version < schema.version() => DatabaseSchema::Older(version),
         (Some(_), Some(_)) => DatabaseSchema::Usable,
         (_, _) => DatabaseSchema::Incomplete,
     })
@@ -167,26 +187,26 @@ pub(super) async fn read_state(connection: &mut PgConnection) -> sqlx::Result<Da
 
 /// Creates the tables, or runs the missing migrations, in one transaction: an interruption leaves the old version.
 /// Returns the state that this led to.
-pub(super) async fn migrate(connection: &mut PgConnection) -> sqlx::Result<DatabaseSchema> {
+pub(super) async fn migrate(connection: &mut PgConnection, schema: KnownSchema) -> sqlx::Result<DatabaseSchema> {
     let mut transaction = begin_migration(connection).await?;
     // Read again under the lock: another node may have migrated meanwhile.
-    let state = read_state(&mut transaction).await?;
+    let state = read_state(&mut transaction, schema).await?;
     let version = match state {
         DatabaseSchema::New => 0,
         DatabaseSchema::Older(version) => version,
-        DatabaseSchema::Usable | DatabaseSchema::Newer(_) | DatabaseSchema::Incomplete => return Ok(state),
+        DatabaseSchema::Usable | DatabaseSchema::Newer { .. } | DatabaseSchema::Incomplete => return Ok(state),
     };
-    for migration in MIGRATIONS.into_iter().skip(usize::try_from(version).unwrap_or(usize::MAX)) {
-        sqlx::raw_sql(migration).execute(&mut *transaction).await?;
+    for migration in schema.migrations.iter().skip(usize::try_from(version).unwrap_or(usize::MAX)) {
+        sqlx::raw_sql(*migration).execute(&mut *transaction).await?;
     }
     if state == DatabaseSchema::New {
         // The key of a new store is made here, once; it is never changed, because hashes in the journal depend on it.
         let key: [u8; 32] = rand::random();
         write_meta(&mut transaction, "key", &key).await?;
-        write_meta(&mut transaction, COMPATIBLE_SINCE_KEY, COMPATIBLE_SINCE.to_string().as_bytes()).await?;
-        write_meta(&mut transaction, CONTRACTED_KEY, BUILD_VERSION.as_bytes()).await?;
+        write_meta(&mut transaction, COMPATIBLE_SINCE_KEY, schema.compatible_since.to_string().as_bytes()).await?;
+        write_meta(&mut transaction, CONTRACTED_KEY, schema.build_version.as_bytes()).await?;
     }
-    write_meta(&mut transaction, SCHEMA_VERSION_KEY, SCHEMA_VERSION.to_string().as_bytes()).await?;
+    write_meta(&mut transaction, SCHEMA_VERSION_KEY, schema.version().to_string().as_bytes()).await?;
     transaction.commit().await?;
     Ok(DatabaseSchema::Usable)
 }
@@ -195,8 +215,12 @@ pub(super) async fn migrate(connection: &mut PgConnection) -> sqlx::Result<Datab
 /// rewrite large tables.
 async fn begin_migration(connection: &mut PgConnection) -> sqlx::Result<sqlx::Transaction<'_, sqlx::Postgres>> {
     let mut transaction = connection.begin().await?;
-    sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(MIGRATION_LOCK).execute(&mut *transaction).await?;
     lift_statement_timeout(&mut transaction).await?;
+    // Another node may take long to migrate. Tables in use are waited for only briefly, because others queue behind
+    // that.
+    sqlx::query("SET LOCAL lock_timeout = 0").execute(&mut *transaction).await?;
+    sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(MIGRATION_LOCK).execute(&mut *transaction).await?;
+    sqlx::query("SET LOCAL lock_timeout TO DEFAULT").execute(&mut *transaction).await?;
     Ok(transaction)
 }
 
@@ -211,37 +235,39 @@ pub(super) enum ContractOutcome {
 
 /// Finishes a migration: nodes of earlier versions can no longer use the store, and record types that they do not know
 /// may be written.
-pub(super) async fn contract(connection: &mut PgConnection) -> sqlx::Result<ContractOutcome> {
+pub(super) async fn contract(connection: &mut PgConnection, schema: KnownSchema) -> sqlx::Result<ContractOutcome> {
     let mut transaction = begin_migration(connection).await?;
-    if !is_contract_pending(&mut transaction).await? {
+    if !is_contract_pending(&mut transaction, schema).await? {
         transaction.rollback().await?;
         return Ok(ContractOutcome::Unneeded);
     }
     let mut older = nodes::list(&mut transaction).await?;
-    older.retain(|node| node.alive && compare_versions(&node.version, BUILD_VERSION) == Ordering::Less);
+    older.retain(|node| node.alive && compare_versions(&node.version, schema.build_version) == Ordering::Less);
     if !older.is_empty() {
         transaction.rollback().await?;
         return Ok(ContractOutcome::InUse(older));
     }
-    write_meta(&mut transaction, CONTRACTED_KEY, BUILD_VERSION.as_bytes()).await?;
+    // Nodes notice by the change, and write what they have deferred.
+    lock_head(&mut transaction).await?;
+    write_meta(&mut transaction, CONTRACTED_KEY, schema.build_version.as_bytes()).await?;
     // A newer version may have raised it already.
     let compatible_since = read_number(&mut transaction, COMPATIBLE_SINCE_KEY).await?.unwrap_or_default();
-    let compatible_since = compatible_since.max(COMPATIBLE_SINCE).to_string();
+    let compatible_since = compatible_since.max(schema.compatible_since).to_string();
     write_meta(&mut transaction, COMPATIBLE_SINCE_KEY, compatible_since.as_bytes()).await?;
     transaction.commit().await?;
     Ok(ContractOutcome::Finished)
 }
 
 /// Whether nodes of an earlier version than this one may still use the store.
-async fn is_contract_pending(connection: &mut PgConnection) -> sqlx::Result<bool> {
+async fn is_contract_pending(connection: &mut PgConnection, schema: KnownSchema) -> sqlx::Result<bool> {
     let contracted = read_text(connection, CONTRACTED_KEY).await?.unwrap_or_default();
-    Ok(compare_versions(&contracted, BUILD_VERSION) == Ordering::Less)
+    Ok(compare_versions(&contracted, schema.build_version) == Ordering::Less)
 }
 
 /// Returns the version of the tables, and whether a migration is to be finished.
-pub(super) async fn read_status(connection: &mut PgConnection) -> sqlx::Result<SchemaStatus> {
+pub(super) async fn read_status(connection: &mut PgConnection, schema: KnownSchema) -> sqlx::Result<SchemaStatus> {
     let version = read_number(connection, SCHEMA_VERSION_KEY).await?.unwrap_or_default();
-    Ok(SchemaStatus { version, is_contract_pending: is_contract_pending(connection).await? })
+    Ok(SchemaStatus { version, is_contract_pending: is_contract_pending(connection, schema).await? })
 }
 
 /// Lets the statements of a transaction take as long as they need.
@@ -290,3 +316,6 @@ pub(super) async fn write_meta(connection: &mut PgConnection, key: &str, value: 
         .await
         .map(drop)
 }
+
+#[cfg(test)]
+mod tests;
