@@ -3,15 +3,16 @@
 
 use futures_util::TryStreamExt;
 use sqlx::postgres::PgRow;
-use sqlx::{PgConnection, Row};
+use sqlx::{Connection, PgConnection, Row};
 use toolcrib_core::features::{FeatureList, FeatureSummary};
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::manifest::PackedManifest;
 use toolcrib_core::{Source, SourceId};
 
+use super::schema::lift_statement_timeout;
 use crate::store::rows::{STORED_AT_PRECISION, skip_damaged, to_json};
 
-/// Maximum number of lists that one statement reads. Each has to end within the time that the database allows.
+/// Maximum number of lists that one statement reads.
 const LISTS_PER_STATEMENT: usize = 100;
 /// Maximum number of definitions that one statement reads.
 const DEFINITIONS_PER_STATEMENT: usize = 1_000;
@@ -82,7 +83,8 @@ pub(super) async fn load_feature_summaries(
 const QUERY_WITH_BODY: &str = "SELECT fingerprint, idx, body FROM manifests WHERE fingerprint = ANY($1)";
 const QUERY_SUMMARY: &str = "SELECT fingerprint, idx, '' FROM manifests WHERE fingerprint = ANY($1)";
 
-/// Returns the lists that exist and can be read. Row by row, so that one large text at a time is in memory twice.
+/// Returns the lists that exist and can be read. Row by row, so that one large text at a time is in memory twice. The
+/// time limit is that of the whole operation, because the transfer of large lists counts as a part of the statement.
 async fn load_lists<T>(
     connection: &mut PgConnection,
     (what, query): (&'static str, &'static str),
@@ -90,13 +92,16 @@ async fn load_lists<T>(
     parse: fn(Fingerprint, &str, String) -> toolcrib_core::Result<T>,
 ) -> sqlx::Result<Vec<T>> {
     let mut lists = Vec::with_capacity(fingerprints.len());
+    let mut transaction = connection.begin().await?;
+    lift_statement_timeout(&mut transaction).await?;
     for fingerprints in fingerprints.chunks(LISTS_PER_STATEMENT) {
-        let mut rows = sqlx::query(query).bind(names(fingerprints)).fetch(&mut *connection);
+        let mut rows = sqlx::query(query).bind(names(fingerprints)).fetch(&mut *transaction);
         while let Some(row) = rows.try_next().await? {
             let fingerprint: String = row.try_get(0)?;
             lists.extend(skip_damaged(what, &fingerprint, parse_list(&fingerprint, &row, parse)));
         }
     }
+    transaction.rollback().await?;
     Ok(lists)
 }
 

@@ -34,17 +34,25 @@ pub(super) enum CommitAttempt {
     Unanswered(sqlx::Error),
 }
 
-/// Returns records in order.
+/// Size of the records that one statement reads, so that it ends within the time that the database allows. One record
+/// may be larger.
+const MAX_BATCH_BYTES: i64 = 8 * 1024 * 1024;
+
+/// Returns records in order: fewer than `limit` if they are large.
 pub(super) async fn read_records(
     connection: &mut PgConnection,
     after: u64,
     limit: usize,
 ) -> sqlx::Result<Vec<StoredRecord>> {
     sqlx::query(
-        "SELECT seq, at, actor, body, critical, since, checksum FROM journal WHERE seq > $1 ORDER BY seq LIMIT $2",
+        "SELECT seq, at, actor, body, critical, since, checksum
+         FROM (SELECT *, sum(octet_length(body)) OVER (ORDER BY seq) - octet_length(body) AS bytes_before
+               FROM (SELECT * FROM journal WHERE seq > $1 ORDER BY seq LIMIT $2) AS batch) AS sized
+         WHERE bytes_before < $3 ORDER BY seq",
     )
     .bind(to_bigint(after))
     .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+    .bind(MAX_BATCH_BYTES)
     .try_map(|row: PgRow| {
         Ok(StoredRecord {
             seq: row.try_get::<i64, _>(0)?.unsigned_abs(),
