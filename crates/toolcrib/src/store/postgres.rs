@@ -30,7 +30,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sqlx::postgres::PgConnectOptions;
+use sqlx::postgres::{PgConnectOptions, PgSslMode};
 use sqlx::{ConnectOptions, Connection, PgConnection};
 use toolcrib_core::features::{FeatureList, FeatureSummary};
 use toolcrib_core::fingerprint::Fingerprint;
@@ -59,10 +59,19 @@ const OPEN_TIMEOUT: Duration = Duration::from_secs(5);
 const OPERATION_TIMEOUT: Duration = Duration::from_secs(8);
 /// Maximum time of operations that read everything. Each of their statements is short.
 const LONG_OPERATION_TIMEOUT: Duration = Duration::from_secs(600);
+/// Settings of each session, whatever the defaults of the database are.
+///
 /// Limits that the database itself applies to each statement, so that none goes on after its client has given up. A
-/// process that is paused within a transaction loses its locks long before the others give up waiting for them.
-const SERVER_TIMEOUTS: [(&str, &str); 3] =
-    [("lock_timeout", "5s"), ("statement_timeout", "7s"), ("idle_in_transaction_session_timeout", "2s")];
+/// process that is paused within a transaction loses its locks long before the others give up waiting for them. A
+/// statement after one that waited for a lock must read what was committed meanwhile, and an acknowledged commit must
+/// be durable.
+const SESSION_SETTINGS: [(&str, &str); 5] = [
+    ("lock_timeout", "5s"),
+    ("statement_timeout", "7s"),
+    ("idle_in_transaction_session_timeout", "2s"),
+    ("default_transaction_isolation", "read committed"),
+    ("synchronous_commit", "on"),
+];
 /// Parameters of the URL, other than `options[NAME]`.
 const URL_PARAMETERS: [&str; 18] = [
     "sslmode",
@@ -131,7 +140,7 @@ impl PostgresStore {
         PostgresStore::connect(url, ExpectedContent::Any).await
     }
 
-    /// Opens a store that was in use before. Creates nothing: a database without tables is an error.
+    /// Opens a store that exists. Creates nothing: a database without tables is an error.
     pub async fn open_existing(url: &str) -> Result<PostgresStore> {
         PostgresStore::connect(url, ExpectedContent::Existing).await
     }
@@ -199,6 +208,12 @@ fn parse_url(url: &str) -> Result<PgConnectOptions> {
         Error::new(Code::ConfigInvalid, message)
     };
     let parsed = url::Url::parse(url).map_err(|_| invalid())?;
+    // A `?` in a password begins the parameters too early.
+    if parsed.query().is_some_and(|query| query.contains('@')) {
+        let message = "the URL of the PostgreSQL store has `@` after `?`; write `?` in a password as `%3F`, and `@` in a \
+                       parameter as `%40`";
+        return Err(Error::new(Code::ConfigInvalid, message));
+    }
     // The parser ignores an unknown parameter, and a misspelt `sslmode` would turn off the check of the certificate.
     let is_known = |name: &str| URL_PARAMETERS.contains(&name) || name.starts_with("options[");
     if let Some((unknown, _)) = parsed.query_pairs().find(|(name, _)| !is_known(name)) {
@@ -207,6 +222,12 @@ fn parse_url(url: &str) -> Result<PgConnectOptions> {
             sanitize_truncated(&unknown, 40),
             URL_PARAMETERS.join(", ")
         );
+        return Err(Error::new(Code::ConfigInvalid, message));
+    }
+    let is_ssl_mode = |name: &str| matches!(name, "sslmode" | "ssl-mode");
+    if parsed.query_pairs().any(|(name, value)| is_ssl_mode(&name) && value.parse::<PgSslMode>().is_err()) {
+        let message = "the URL of the PostgreSQL store has an unknown `sslmode`; known ones are disable, allow, prefer, \
+                       require, verify-ca and verify-full";
         return Err(Error::new(Code::ConfigInvalid, message));
     }
     let options = PgConnectOptions::from_str(url).map_err(|_| invalid())?;
@@ -220,7 +241,11 @@ fn parse_url(url: &str) -> Result<PgConnectOptions> {
 
 /// Adds what every connection needs.
 fn with_session_settings(options: PgConnectOptions) -> PgConnectOptions {
-    options.application_name("toolcrib").options(SERVER_TIMEOUTS).disable_statement_logging()
+    let options = match options.get_application_name() {
+        Some(_) => options,
+        None => options.application_name("toolcrib"),
+    };
+    options.options(SESSION_SETTINGS).disable_statement_logging()
 }
 
 /// Checks the schema, and creates or migrates it if necessary. A schema that this version cannot use is refused without
@@ -516,13 +541,16 @@ mod tests {
 
     #[test]
     fn an_invalid_url_is_refused_without_repeating_it() {
-        for url in [
-            "postgres://me:secret@host:port/db",
-            "postgres://me:secret@host/db?sslmode=maybe",
-            "postgres://me:secret@host/db?sslmod=verify-full",
+        for (url, message) in [
+            ("postgres://me:secret@host:port/db", "is invalid; write `postgres://USER:PASSWORD@HOST:PORT/DATABASE`"),
+            ("postgres://me:secret@host/db?sslmode=maybe", "has an unknown `sslmode`; known ones are disable"),
+            ("postgres://me:secret@host/db?sslmod=verify-full", "has the unknown parameter `sslmod`; known ones are"),
+            ("postgres://me:12?secret@host/db", "write `?` in a password as `%3F`"),
+            ("postgres://me:12?secret&more@host/db", "write `?` in a password as `%3F`"),
         ] {
             let error = parse_url(url).unwrap_err();
             assert_eq!(error.code, Code::ConfigInvalid);
+            assert!(error.message.contains(message), "{url}: {}", error.message);
             assert!(!error.message.contains("secret"), "{}", error.message);
         }
     }

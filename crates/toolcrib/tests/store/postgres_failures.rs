@@ -8,9 +8,10 @@ use toolcrib_testkit::observe::wait_until_async;
 use toolcrib_testkit::postgres::{PostgresServer, StopMode, run_sql, shared_database};
 use toolcrib_testkit::programs;
 
+use super::concurrency::of_32_concurrent_writers_one_wins_each_time;
 use super::postgres_server::{database_or_skip, server_or_skip, try_append};
 use super::proxy::{Interference, PostgresProxy};
-use super::{AT, append, batch, commit_check, id, status_started_at};
+use super::{AT, TestStore, append, batch, commit_check, id, status_started_at};
 
 /// Statement that is executed with the head locked.
 const LOCKED_STATEMENT: &str = "UPDATE head SET seq";
@@ -156,6 +157,37 @@ async fn a_lack_of_connections_is_reported_as_such() {
     assert_eq!((error.code, error.is_retryable()), (Code::StoreUnavailable, true));
     assert!(error.message.ends_with("has no connection left; raise its `max_connections`"), "{}", error.message);
     run_sql(&url, &format!("DROP ROLE {role}"));
+}
+
+/// Regression: after an outage, a lack of connections was reported as one, for seconds.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lack_of_connections_after_an_outage_is_no_outage() {
+    let mut server = server_or_skip!("a_lack_of_connections_after_an_outage_is_no_outage");
+    let url = server.create_database();
+    run_sql(&url, "CREATE ROLE limited LOGIN SUPERUSER");
+    let store = PostgresStore::open(&url.replacen("postgres@", "limited@", 1)).await.unwrap();
+    run_sql(&url, "ALTER ROLE limited NOSUPERUSER CONNECTION LIMIT 0");
+    server.stop(StopMode::Fast);
+    assert!(store.records(0, 1).await.unwrap_err().message.contains("cannot be reached"));
+    server.start_again();
+    let lacks_connections = async || {
+        let error = store.records(0, 1).await.unwrap_err();
+        error.message.ends_with("has no connection left; raise its `max_connections`")
+    };
+    wait_until_async("the server is asked again", lacks_connections).await;
+    assert!(lacks_connections().await, "the next caller is told the same");
+    run_sql(&url, "ALTER ROLE limited SUPERUSER CONNECTION LIMIT -1");
+    store.records(0, 1).await.unwrap();
+}
+
+/// The code relies on these settings of a session.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn defaults_of_the_database_do_not_apply() {
+    let url = database_or_skip!("defaults_of_the_database_do_not_apply");
+    let database = url.rsplit('/').next().unwrap();
+    run_sql(&url, &format!("ALTER DATABASE {database} SET default_transaction_isolation = 'serializable'"));
+    // Fails writers that have waited for each other.
+    of_32_concurrent_writers_one_wins_each_time(TestStore::Postgres(url)).await;
 }
 
 #[tokio::test]

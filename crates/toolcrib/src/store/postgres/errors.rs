@@ -222,6 +222,12 @@ mod tests {
         assert_eq!(running.message, "the store cannot be reached; check that the database is running, and the URL");
     }
 
+    /// Regression: a client that follows `retryable` repeated a change that had been written.
+    #[test]
+    fn a_change_whose_outcome_is_unknown_is_not_to_be_repeated() {
+        assert!(!unknown_outcome_error(sqlx::Error::WorkerCrashed).is_retryable());
+    }
+
     #[test]
     fn a_socket_is_named_with_its_port() {
         let options: PgConnectOptions = "postgres://me@%2Frun%2Fpostgresql:5433/tools".parse().unwrap();
