@@ -327,7 +327,7 @@ fn named_store(common: &CommonArguments, loaded_config: &LoadedConfig) -> Option
     }
     let config = &loaded_config.config;
     let origin = config.origins.get("store").map(ToString::to_string).unwrap_or_default();
-    config.store.as_ref().map(|store| NamedStore { location: store.masked(), origin })
+    config.store.as_ref().map(|store| NamedStore { location: store.mask_password(), origin })
 }
 
 /// Whether the command line or the configuration names a store.

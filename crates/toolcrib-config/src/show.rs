@@ -40,7 +40,7 @@ pub fn show_config(config: &Config) -> Value {
         "allow_private_sources": with_origin(config, "allow_private_sources", json!(config.allow_private_sources)),
         "identity": show_identity(config),
         "public_url": with_origin(config, "public_url", json!(config.public_url)),
-        "store": with_origin(config, "store", json!(config.store.as_ref().map(ConfiguredStore::masked))),
+        "store": with_origin(config, "store", json!(config.store.as_ref().map(ConfiguredStore::mask_password))),
         "limits": with_origins(
             config,
             "limits",

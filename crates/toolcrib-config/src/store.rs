@@ -45,7 +45,7 @@ impl ConfiguredStore {
     }
 
     /// Returns the location with its references unresolved and without the user name and password of a URL.
-    pub fn masked(&self) -> String {
+    pub fn mask_password(&self) -> String {
         mask_store_location(&self.location)
     }
 
@@ -69,7 +69,7 @@ pub fn store_kind(location: &str) -> &str {
 /// Without a password.
 impl fmt::Debug for ConfiguredStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ConfiguredStore").field(&self.masked()).finish()
+        f.debug_tuple("ConfiguredStore").field(&self.mask_password()).finish()
     }
 }
 
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn a_password_is_masked_and_references_are_shown() {
-        let check = |location: &str, expected: &str| assert_eq!(parse(location).unwrap().masked(), expected);
+        let check = |location: &str, expected: &str| assert_eq!(parse(location).unwrap().mask_password(), expected);
         check("postgres://db/x", "postgres://db/x");
         check("postgres://me:hunter2@db:5432/x", "postgres://***@db:5432/x");
         check("postgres://me:${env:PW}@db/x", "postgres://***:${env:PW}@db/x");

@@ -80,7 +80,7 @@ pub enum StopMode {
     Kill,
 }
 
-/// PostgreSQL and the shell that watches over it.
+/// PostgreSQL and the shell that ends it with the test process.
 #[derive(Debug)]
 struct PostgresProcess {
     wrapper: Child,

@@ -244,7 +244,7 @@ impl Maintenance {
         let read = self.nodes.load_full()?;
         let (read_at, nodes) = &*read;
         let age = read_at.elapsed();
-        Some(Arc::new(nodes.iter().map(|node| node.aged(age)).collect()))
+        Some(Arc::new(nodes.iter().map(|node| node.after(age)).collect()))
     }
 
     /// Records the result of a run, failed or not.

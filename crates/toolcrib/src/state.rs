@@ -322,12 +322,12 @@ impl State {
     /// the lock, so that other writers need not wait for them: one write of the head file serves several writers, and a
     /// secret file that hangs delays only the writer that published its source.
     async fn release<T>(&self, mut writer: MutexGuard<'_, WriterState>, outcome: &Result<T>) {
-        let unresolved = std::mem::take(&mut writer.unresolved);
+        let unresolved_sources = std::mem::take(&mut writer.unresolved_sources);
         drop(writer);
         if outcome.is_ok() {
             self.remember_head().await;
         }
-        self.resolve_published(unresolved).await;
+        self.resolve_published(unresolved_sources).await;
     }
 
     async fn append_locked(

@@ -319,7 +319,7 @@ pub struct ChangeCounters {
 
 impl ChangeCounters {
     /// Returns the counters of a store that has one number for all parts.
-    pub fn of_all(number: u64) -> ChangeCounters {
+    pub fn for_all_parts(number: u64) -> ChangeCounters {
         ChangeCounters { journal: number, counts: number, logins: number, token_uses: number }
     }
 }

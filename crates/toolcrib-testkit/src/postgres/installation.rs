@@ -33,8 +33,8 @@ impl Installation {
         // Packages of other versions may have the server alone; each `psql` talks to newer servers as well.
         let psql =
             [&bin_dir].into_iter().chain(&installed).map(|folder| folder.join("psql")).find(|path| path.is_file())?;
-        let runs_as_root = output_of(Command::new("id").arg("-u")) == "0";
-        if runs_as_root && output_of(Command::new("id").args(["-u", "postgres"])).is_empty() {
+        let runs_as_root = read_output(Command::new("id").arg("-u")) == "0";
+        if runs_as_root && read_output(Command::new("id").args(["-u", "postgres"])).is_empty() {
             return None;
         }
         Some(Installation { bin_dir, psql, runs_as_root })
@@ -73,9 +73,9 @@ impl Installation {
     #[expect(clippy::unwrap_used, reason = "fails the calling test")]
     fn ensure_template(&self) -> PathBuf {
         // Its owner is part of the name, because other users cannot read it.
-        let user = if self.runs_as_root { "postgres".to_owned() } else { output_of(Command::new("id").arg("-un")) };
+        let user = if self.runs_as_root { "postgres".to_owned() } else { read_output(Command::new("id").arg("-un")) };
         // Such as `postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)`.
-        let version = output_of(Command::new(self.program("postgres")).arg("--version"));
+        let version = read_output(Command::new(self.program("postgres")).arg("--version"));
         let name = format!("postgres-template-{}-{user}", version.split(' ').nth(2).unwrap_or_default());
         // The fetched packages may belong to another user.
         let folders = programs::deps_dir().into_iter().chain([env::temp_dir()]);
@@ -144,7 +144,7 @@ fn find_installed_programs() -> Option<PathBuf> {
 }
 
 /// Output of a program, trimmed; empty if it failed.
-fn output_of(command: &mut Command) -> String {
+fn read_output(command: &mut Command) -> String {
     let output = command.stdin(Stdio::null()).output().ok().filter(|output| output.status.success());
     output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default()
 }

@@ -165,7 +165,7 @@ impl Configuration<'_> {
         let location = named.map(|named| named.location.clone());
         let origin = named.map_or("default", |named| &named.origin);
         let mut shown = json!({ "value": location, "origin": origin });
-        let configured = loaded.config.store.as_ref().map(ConfiguredStore::masked);
+        let configured = loaded.config.store.as_ref().map(ConfiguredStore::mask_password);
         if origin != NamedStore::OPTION && configured != location {
             shown["restart"] = json!("the configuration names another store, which is used after a restart");
         }

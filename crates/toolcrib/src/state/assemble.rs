@@ -126,7 +126,7 @@ pub(super) fn build_catalog_source(
         if !builtins.is_loaded(&source) {
             if !file_paths(&source.kind).is_empty() {
                 // No file is read under the writer lock: they are added to the catalogue afterwards.
-                writer.unresolved.insert(source.id.clone(), Arc::new(source));
+                writer.unresolved_sources.insert(source.id.clone(), Arc::new(source));
                 return None;
             }
             if let Err(error) = builtins.load_source(&source, &ReferenceValues::default()) {

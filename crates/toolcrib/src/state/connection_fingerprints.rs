@@ -114,7 +114,7 @@ impl State {
             let hash = if files.is_empty() {
                 ReferenceValues::default().connection_fingerprint(&self.store_key, &source.kind)
             } else {
-                writer.unresolved.insert(id.clone(), source.clone());
+                writer.unresolved_sources.insert(id.clone(), source.clone());
                 None
             };
             changed.insert(id.clone(), ConnectionFingerprint { hash, files });

@@ -66,7 +66,7 @@ pub(crate) struct WriterState {
     /// for no other process.
     local_overrides: BTreeMap<SourceId, LocalOverride>,
     /// Sources that were published although files with their values must be read first; see `connection_fingerprints`.
-    pub(super) unresolved: BTreeMap<SourceId, Arc<Source>>,
+    pub(super) unresolved_sources: BTreeMap<SourceId, Arc<Source>>,
     /// Whether the measurements must be read again with the next records.
     pub(crate) statuses_dirty: bool,
 }

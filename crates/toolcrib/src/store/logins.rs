@@ -12,8 +12,8 @@ pub struct Login {
     pub digest: Fingerprint,
     /// Kind of login.
     pub kind: LoginKind,
-    /// Credential that the session was started with, or that a link stands for: the id of a token, or a text that identifies
-    /// an administrator's token and does not reveal it.
+    /// Credential that the session was started with, or that a link stands for: the id of a token, or a text that
+    /// identifies an administrator's token and does not reveal it.
     pub credential: String,
     /// Time of its creation.
     pub created_at: Timestamp,

@@ -291,7 +291,7 @@ impl Store for MemoryStore {
     }
 
     async fn change_counters(&self) -> Result<ChangeCounters> {
-        Ok(ChangeCounters::of_all(self.state.lock().change_counter))
+        Ok(ChangeCounters::for_all_parts(self.state.lock().change_counter))
     }
 
     async fn close(&self) {}

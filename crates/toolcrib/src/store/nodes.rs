@@ -39,8 +39,8 @@ pub struct NodeStatus {
 /// Minimum time between reports of a node whose position changes all the time.
 pub(crate) const MIN_NODE_REPORT_INTERVAL: Duration = Duration::from_secs(1);
 impl NodeStatus {
-    /// Returns the status after a time without news of the node.
-    pub(crate) fn aged(&self, age: Duration) -> NodeStatus {
+    /// Returns the status after a time in which the node has not reported.
+    pub(crate) fn after(&self, age: Duration) -> NodeStatus {
         let age = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
         let last_seen_ms = self.last_seen_ms.saturating_add(age);
         let alive = self.alive && u128::from(last_seen_ms) < NODE_TIMEOUT.as_millis();
@@ -62,7 +62,7 @@ mod tests {
 
     /// Regression: while the store was down, a node looked as alive as when it had last been read.
     #[test]
-    fn a_node_without_news_is_not_alive() {
+    fn a_node_that_does_not_report_is_not_alive() {
         let status = NodeStatus {
             id: "1".to_owned(),
             label: "a".to_owned(),
@@ -72,10 +72,10 @@ mod tests {
             last_seen_ms: 2,
             alive: true,
         };
-        let check = |age: Duration| (status.aged(age).last_seen_ms, status.aged(age).alive);
+        let check = |age: Duration| (status.after(age).last_seen_ms, status.after(age).alive);
         assert_eq!(check(Duration::ZERO), (2, true));
         assert_eq!(check(NODE_TIMEOUT - Duration::from_millis(3)), (14_999, true));
         assert_eq!(check(NODE_TIMEOUT), (15_002, false));
-        assert!(!NodeStatus { alive: false, ..status.clone() }.aged(Duration::ZERO).alive);
+        assert!(!NodeStatus { alive: false, ..status.clone() }.after(Duration::ZERO).alive);
     }
 }

@@ -358,7 +358,7 @@ impl Store for SqliteStore {
         let mut guard = self.reader.acquire().await?;
         let open_count = guard.open_count();
         let version = data_version(&mut guard.connection).await;
-        Ok(ChangeCounters::of_all(u64::from(open_count) << 32 | u64::from(guard.finish(version)?)))
+        Ok(ChangeCounters::for_all_parts(u64::from(open_count) << 32 | u64::from(guard.finish(version)?)))
     }
 
     /// Closing the last connection makes SQLite move the log into the file.

@@ -281,8 +281,8 @@ pub(super) async fn read_key(connection: &mut PgConnection) -> sqlx::Result<[u8;
     key.try_into().map_err(|_| sqlx::Error::Decode("the key is not 32 bytes".into()))
 }
 
-/// Checks what the database itself does not: that the head belongs to the journal. Pages and indexes are the business
-/// of the database and its administrator.
+/// Checks what the database itself does not: that the head belongs to the journal. Pages and indexes are left to
+/// the database and its administrator.
 pub(super) async fn check_integrity(connection: &mut PgConnection, limit: usize) -> sqlx::Result<Vec<String>> {
     let mut transaction = connection.begin().await?;
     lift_statement_timeout(&mut transaction).await?;
