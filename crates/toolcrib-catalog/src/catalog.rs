@@ -196,7 +196,7 @@ impl CatalogSource {
     /// Combines a segment with its source's state and options, and computes the digest.
     pub fn new(segment: Arc<Segment>, state: Arc<SourceState>, options: SourceOptions) -> CatalogSource {
         // A NUL byte separates the parts of the digest's input.
-        let mut text = format!("{} {}", segment.source(), segment.fingerprint());
+        let mut text = format!("{} {}", segment.source(), segment.packed().tools_fingerprint());
         for (name, _) in state.tools.iter().filter(|(_, tool)| tool.disabled) {
             text.push_str(&format!("\0-{name}"));
         }

@@ -101,7 +101,8 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// event what versions that do not know it need: [`Event::is_critical`] and [`Event::min_version`].
     async fn commit(&self, commit: Commit<'_>) -> Result<CommitOutcome>;
 
-    /// Stores a manifest; replaces a damaged one of the same fingerprint.
+    /// Stores a manifest; replaces one of the same fingerprint that is damaged, or has another form or index. One that
+    /// [has the same content](PackedManifest::has_same_content) keeps its order of keys.
     async fn put_manifest(&self, manifest: &PackedManifest) -> Result<()>;
     /// Returns those of the manifests that exist and can be read, in any order.
     async fn manifests(&self, fingerprints: &[Fingerprint]) -> Result<Vec<PackedManifest>>;

@@ -97,6 +97,7 @@ pub struct ScriptedSource {
 /// Settings made by the test.
 struct ScriptState {
     tools: Vec<Value>,
+    about: Option<String>,
     features: Option<OfferedFeatures>,
     list_delay: Option<Duration>,
     failure: Option<Error>,
@@ -112,6 +113,7 @@ impl ScriptedSource {
         let reply = Arc::new(|tool: &str, input: &Value| json!(format!("{tool} {}", plain_text(input))).into());
         let script = ScriptState {
             tools: tool_list(tools),
+            about: None,
             features: None,
             list_delay: None,
             failure: None,
@@ -146,6 +148,11 @@ impl ScriptedSource {
     /// Replaces the tools.
     pub fn set_tools(&self, tools: impl IntoIterator<Item = impl Into<Value>>) {
         self.script.lock().tools = tool_list(tools);
+    }
+
+    /// Replaces the description of the source by itself.
+    pub fn set_about(&self, about: &str) {
+        self.script.lock().about = Some(about.to_owned());
     }
 
     /// Replaces the prompts, resources and instructions.
@@ -283,16 +290,16 @@ impl Connector for ScriptedConnector {
         let tools: Result<Vec<Box<RawValue>>, _> = tools.iter().map(to_exact_raw).collect();
         let tools = tools.context(Code::Internal, "write a tool")?;
         let script = self.0.script.lock();
-        let features = script.features.clone();
+        let (about, features) = (script.about.clone(), script.features.clone());
         let Some(delay) = script.list_delay else {
-            return Ok(Discovered { tools, features, ..Discovered::default() });
+            return Ok(Discovered { tools, about, features, ..Discovered::default() });
         };
         let reading = async move {
             tokio::time::sleep(delay).await;
             FeatureReading { offered: features.unwrap_or_default(), is_complete: true, ..FeatureReading::default() }
         };
         let pending_features = Some(PendingFeatures(stream::once(reading).boxed()));
-        Ok(Discovered { tools, pending_features, ..Discovered::default() })
+        Ok(Discovered { tools, about, pending_features, ..Discovered::default() })
     }
 
     async fn call(&self, call: &ToolCall<'_>) -> Result<ToolResult, CallFailure> {

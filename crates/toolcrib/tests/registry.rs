@@ -9,6 +9,7 @@ mod calls;
 mod client_requests;
 mod deadlines;
 mod discovery;
+mod equal_nodes;
 mod eras;
 mod execution_details;
 mod features;

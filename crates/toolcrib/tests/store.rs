@@ -410,6 +410,16 @@ async fn manifests_are_read_back_unchanged(test_store: TestStore) {
     assert_eq!(manifest_contents(&found), manifest_contents(&[empty, one]));
     assert_eq!(manifest_contents(&store.manifests(&[]).await.unwrap()), manifest_contents(&[]));
 
+    // The order of keys is no other content: readers of the first one must find the same bytes again.
+    let sorted = manifest("keys", &[r#"{"name":"a","inputSchema":{"title":"t","type":"object"}}"#]);
+    let permuted = manifest("keys", &[r#"{"name":"a","inputSchema":{"type":"object","title":"t"}}"#]);
+    assert!(sorted.fingerprint == permuted.fingerprint && sorted.body != permuted.body);
+    for manifest in [&sorted, &permuted] {
+        store.put_manifest(manifest).await.unwrap();
+    }
+    let found = store.manifests(&[sorted.fingerprint]).await.unwrap();
+    assert_eq!(manifest_contents(&found), manifest_contents(&[sorted]));
+
     let many = (0..5_000u32).map(|number| Fingerprint::digest(number.to_be_bytes()));
     let many: Vec<Fingerprint> = many.chain([two.fingerprint]).collect();
     assert_eq!(manifest_contents(&store.manifests(&many).await.unwrap()), manifest_contents(&[two]));

@@ -37,8 +37,6 @@ pub struct Segment {
     packed: Arc<PackedManifest>,
     /// `source__`, or empty for a built-in source.
     prefix: String,
-    /// Number of segments with the same manifest but another text that this one replaces.
-    revision: u32,
     /// Sorted by name in the catalogue.
     entries: Vec<SegmentEntry>,
     /// Position in `entries` of each tool of the manifest.
@@ -101,18 +99,6 @@ impl Segment {
     /// Builds a segment whose tools keep their original names, for built-in sources.
     pub fn without_prefix(packed: Arc<PackedManifest>) -> Segment {
         Segment::build(packed, String::new())
-    }
-
-    /// Marks the segment as the successor of one with the same manifest but another text, which the fingerprint does not
-    /// cover.
-    #[must_use]
-    pub fn replacing(self, previous: &Segment) -> Segment {
-        Segment { revision: previous.revision + 1, ..self }
-    }
-
-    /// Number of segments that this one replaces.
-    pub(super) fn revision(&self) -> u32 {
-        self.revision
     }
 
     /// Assigns unique names and sorts the entries by them.
@@ -179,7 +165,6 @@ impl Segment {
         Segment {
             packed,
             prefix,
-            revision: 0,
             entries,
             positions_by_original,
             postings: OnceLock::new(),

@@ -94,7 +94,7 @@ impl<'a> ToolRef<'a> {
         source.iter().chain(own.iter().filter(|tag| !source.contains(tag))).map(String::as_str)
     }
 
-    /// Tokens of the tool as MCP lists it; `None` for a list that an older version recorded, until its next refresh.
+    /// Tokens of the tool as MCP lists it; `None` if they were not counted yet.
     pub fn tokens(&self) -> Option<u32> {
         self.catalog_source.segment.listed_token_count(self.entry)
     }

@@ -33,9 +33,8 @@ impl CatalogSource {
     /// Options that affect the details of tools and the search, without those in the list digest.
     fn details_text(&self) -> String {
         let about = &self.segment.packed().about;
-        let revision = self.segment.revision();
         let SourceOptions { kind, title, internal, .. } = &self.options;
-        format!("{kind}\0{title:?}\0{about:?}\0{internal:?}\0{revision}")
+        format!("{kind}\0{title:?}\0{about:?}\0{internal:?}")
     }
 }
 
@@ -81,6 +80,8 @@ impl VisibleSource<'_> {
                     format_args!("\0{name} {} {verdict} {original_name:?} {}", state.disabled, packed.fingerprint),
                 );
                 push_details(&mut details, state);
+                // A list of an older version may be stored in another form under the same fingerprint.
+                push(&mut details, format_args!(" {}", source.segment.packed().tool_text(packed).len()));
             }
             // Only a full view shows which tools are not in the catalogue.
             if self.scope.is_none() && !(source.segment.skipped().is_empty() && self.shadowed.is_empty()) {

@@ -163,7 +163,7 @@ async fn find_tool(session: &CliSession, reader: &Principal, name: &str, argumen
         return session.registry.tool_for(&agent, name).map(|tool| FoundTool::Offered(Box::new(tool)));
     }
     if session.common.json {
-        session.registry.statistics().count_builtin_tokens().await;
+        session.registry.statistics().count_tokens().await;
     }
     session.registry.history().find_tool(reader, name).await
 }

@@ -107,7 +107,7 @@ pub(crate) async fn run(common: &CommonArguments, arguments: Arguments) -> Resul
         ToolOrder::Calls => ListOrder::Calls(&calls),
     };
     if matches!(layout, ListLayout::Format(Format::Json)) || order == ToolOrder::Tokens {
-        session.registry.statistics().count_builtin_tokens().await;
+        session.registry.statistics().count_tokens().await;
     }
     let is_selected = |tool: &ToolRef<'_>| filter.accepts(tool);
     match layout {

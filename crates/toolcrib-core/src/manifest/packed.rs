@@ -21,6 +21,7 @@ use crate::access_rules::RiskHints;
 use crate::error::{Code, Result, ResultExt};
 use crate::execution::ExecutionMode;
 use crate::fingerprint::Fingerprint;
+use crate::json;
 use crate::source::SourceId;
 use crate::text::sanitize_truncated;
 use crate::tool::Tool;
@@ -33,7 +34,7 @@ pub struct PackedManifest {
     /// Index of the tools, in byte order of their own names.
     pub tools: Vec<PackedTool>,
     pub skipped: Vec<SkippedTool>,
-    /// Description of the source by itself, for search.
+    /// Description of the source by itself, for search. See [`PackedManifest::with_recorded_fingerprint`].
     pub about: Option<String>,
     /// Whether the index has the traits of its tools. Lists recorded by an older version have none, or not all.
     pub has_traits: bool,
@@ -186,6 +187,60 @@ impl PackedManifest {
         })
     }
 
+    /// Identifies the list by its description too, so that a changed one is recorded like a changed tool. A list that is
+    /// the same as the `known` one keeps its fingerprint, which does not cover the description if an older version
+    /// recorded it; nor does that of a list without one.
+    #[must_use]
+    pub fn with_recorded_fingerprint(self, known: Option<&PackedManifest>) -> PackedManifest {
+        let tools_alone = self.fingerprint;
+        let with_about = self.fingerprint_with_about();
+        let same_tools = known.filter(|known| [tools_alone, with_about].contains(&known.fingerprint));
+        let fingerprint = match same_tools {
+            Some(known) if known.about == self.about => known.fingerprint,
+            Some(known) if known.fingerprint == tools_alone => with_about,
+            Some(_) | None if self.about.is_none() => tools_alone,
+            Some(_) | None => with_about,
+        };
+        PackedManifest { fingerprint, ..self }
+    }
+
+    /// Hashes tools, skipped tools and description. The text must never change: fingerprints are stored.
+    fn fingerprint_with_about(&self) -> Fingerprint {
+        let about = self.about.as_deref().unwrap_or_default();
+        Fingerprint::digest(format!("{} {about}", self.tools_fingerprint()))
+    }
+
+    /// Hashes tools and skipped tools, without the description.
+    pub fn tools_fingerprint(&self) -> Fingerprint {
+        let tools = self.tools.iter().map(|tool| (tool.name.as_str(), tool.fingerprint));
+        super::compute_fingerprint(&self.source, tools, &self.skipped)
+    }
+
+    /// Whether two stored forms differ in the order of keys at most, which no fingerprint covers: a source may send the
+    /// keys of its schemas in another order each time. False if one of them is damaged, or if an older version stored
+    /// what it shows in another form.
+    pub fn has_same_content(&self, other: &PackedManifest) -> bool {
+        let is_same_tool = |(one, another): (&PackedTool, &PackedTool)| {
+            one.name == another.name
+                && one.fingerprint == another.fingerprint
+                && match (self.canonical_tool(one), other.canonical_tool(another)) {
+                    (Some(one), Some(another)) => one == another,
+                    (None, _) | (_, None) => false,
+                }
+        };
+        self.fingerprint == other.fingerprint
+            && self.about == other.about
+            && self.tools.len() == other.tools.len()
+            && (self.body == other.body || self.tools.iter().zip(&other.tools).all(is_same_tool))
+    }
+
+    /// Returns the JSON of a tool with sorted keys; `None` if it is not valid.
+    fn canonical_tool(&self, packed: &PackedTool) -> Option<String> {
+        let mut canonical = String::new();
+        json::push_canonical(serde_json::from_str(self.tool_text(packed)).ok()?, &mut canonical);
+        Some(canonical)
+    }
+
     /// Returns the index in its stored form. The body is stored separately.
     pub fn index_json(&self) -> Result<String> {
         let index = StoredIndex {
@@ -226,8 +281,8 @@ impl PackedManifest {
 
     /// Parses a tool.
     pub fn tool(&self, packed: &PackedTool) -> Result<Tool> {
-        let text = self.slice(packed.start..packed.end);
-        serde_json::from_str(text).context(Code::Internal, format!("cannot read the stored tool `{}`", packed.name))
+        serde_json::from_str(self.tool_text(packed))
+            .context(Code::Internal, format!("cannot read the stored tool `{}`", packed.name))
     }
 
     /// Verifies the stored content by computing every fingerprint again. Returns a description of the first damage.
@@ -242,8 +297,7 @@ impl PackedManifest {
                 return Some(format!("the stored tool `{}` does not match its fingerprint", stored.name));
             }
         }
-        let tools = self.tools.iter().map(|tool| (tool.name.as_str(), tool.fingerprint));
-        let matches = super::compute_fingerprint(&self.source, tools, &self.skipped) == self.fingerprint;
+        let matches = [self.tools_fingerprint(), self.fingerprint_with_about()].contains(&self.fingerprint);
         (!matches).then(|| "the stored manifest does not match its fingerprint".to_owned())
     }
 
@@ -253,15 +307,19 @@ impl PackedManifest {
     pub fn restrict(&self, is_visible: impl Fn(&str) -> bool) -> PackedManifest {
         let tools: Vec<PackedTool> = self.tools.iter().filter(|tool| is_visible(&tool.name)).cloned().collect();
         let skipped: Vec<SkippedTool> = self.skipped.iter().filter(|tool| is_visible(&tool.name)).cloned().collect();
-        let names = tools.iter().map(|tool| (tool.name.as_str(), tool.fingerprint));
-        let fingerprint = super::compute_fingerprint(&self.source, names, &skipped);
-        PackedManifest { fingerprint, tools, skipped, ..self.clone() }
+        let restricted = PackedManifest { tools, skipped, ..self.clone() };
+        PackedManifest { fingerprint: restricted.tools_fingerprint(), ..restricted }
     }
 
     /// Returns the fields that tool lists show, without parsing:
     /// `"title":…,"description":…,"input_schema":…,"annotations":…`.
     pub fn listing_json(&self, packed: &PackedTool) -> &str {
         self.slice(packed.listing_start + 1..packed.end - 2)
+    }
+
+    /// Returns the stored JSON of a tool.
+    pub fn tool_text(&self, packed: &PackedTool) -> &str {
+        self.slice(packed.start..packed.end)
     }
 
     /// Returns a part of the body; empty for an invalid range, which `read` rules out.

@@ -190,3 +190,41 @@ fn the_index_has_tags_and_visibility_and_is_readable_without_them() {
     let read = PackedManifest::read(packed.fingerprint, &old.to_string(), (*packed.body).clone()).unwrap();
     assert!(!read.has_traits && read.tools.iter().all(|tool| tool.traits == ListTraits::default()));
 }
+
+#[test]
+fn the_order_of_keys_is_no_other_content() {
+    let one = PackedManifest::new(&manifest(&[r#"{"name":"a","inputSchema":{"type":"object","title":"t"}}"#])).unwrap();
+    let other =
+        PackedManifest::new(&manifest(&[r#"{"inputSchema":{"title":"t","type":"object"},"name":"a"}"#])).unwrap();
+    assert_eq!(one.fingerprint, other.fingerprint);
+    assert!(one.body != other.body && one.has_same_content(&other));
+    let with_about = PackedManifest { about: Some("Shop".into()), ..other.clone() };
+    assert!(!one.has_same_content(&with_about));
+    let mut damaged = other;
+    damaged.body = std::sync::Arc::new(damaged.body.replace("\"t\"", "\"u\""));
+    assert!(!one.has_same_content(&damaged));
+}
+
+#[test]
+fn a_list_is_identified_by_its_description_unless_it_was_recorded_without() {
+    let list = |about: Option<&str>| PackedManifest {
+        about: about.map(Into::into),
+        ..PackedManifest::new(&manifest(&[r#"{"name":"a"}"#])).unwrap()
+    };
+    let record = |known: Option<&PackedManifest>, about| list(about).with_recorded_fingerprint(known);
+    let (shop, market) = (record(None, Some("Shop")), record(None, Some("Market")));
+    assert_eq!(record(None, None).fingerprint, list(None).fingerprint);
+    assert!(shop.fingerprint != market.fingerprint && shop.fingerprint != list(None).fingerprint);
+    assert_eq!(record(Some(&market), Some("Shop")).fingerprint, shop.fingerprint);
+    assert_eq!(record(Some(&shop), Some("Shop")).fingerprint, shop.fingerprint);
+    // As an older version recorded it.
+    let old = list(Some("Shop"));
+    assert_eq!(record(Some(&old), Some("Shop")).fingerprint, old.fingerprint);
+    assert_eq!(record(Some(&old), Some("Market")).fingerprint, market.fingerprint);
+    let without = record(Some(&old), None);
+    assert_ne!(without.fingerprint, old.fingerprint);
+    assert_eq!(record(Some(&without), None).fingerprint, without.fingerprint);
+    for manifest in [&shop, &market, &old, &without] {
+        assert_eq!(manifest.find_damage(), None);
+    }
+}

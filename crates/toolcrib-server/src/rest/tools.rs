@@ -186,7 +186,7 @@ async fn list_tools(
         let (page, position) = query.render_removed(&app.registry, &principal).await?;
         return Ok(with_content_position(page.to_response(&headers), position));
     }
-    app.registry.statistics().count_builtin_tokens().await;
+    app.registry.statistics().count_tokens().await;
     let calls = query.count_calls(&app.registry);
     let render = move |view: &_| query.render(view, &calls, params.list_scope(view, query.source()));
     app.respond_cached(&principal, &uri, &headers, render).await
@@ -205,7 +205,7 @@ async fn get_tool(
         let body = String::from(Box::<str>::from(json));
         return Ok(TaggedResponse::from_body(body.into()).to_response(&headers));
     }
-    app.registry.statistics().count_builtin_tokens().await;
+    app.registry.statistics().count_tokens().await;
     let found = app.registry.history().find_tool(&client.principal, &name).await?;
     let body = String::from(Box::<str>::from(found.to_json()?));
     let mut response = TaggedResponse::from_body(body.into());

@@ -1,6 +1,6 @@
 //! Tests that nodes at the same position answer with the same bytes and tags.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use toolcrib::Refresh;
 use toolcrib_mcp::{ClientOptions, ConnectTarget, McpClient, RequestOptions};
 
@@ -58,6 +58,26 @@ async fn nodes_at_the_same_position_answer_with_the_same_bytes_and_tags(store: S
     group.shop.set_tools(["order", "refund", "give_back"]);
     other.registry.refresh(Refresh { force: true, ..Refresh::default() }).await;
     assert_equal(&one, &other).await;
+    // Another order of keys writes no record, and a title writes one.
+    let position = other.registry.position();
+    let tools = |keys: [&str; 2]| {
+        let schema: serde_json::Map<String, Value> =
+            keys.into_iter().map(|key| (key.to_owned(), json!("object"))).collect();
+        ["order", "refund"].map(|name| json!({ "name": name, "inputSchema": schema }))
+    };
+    group.shop.set_tools(tools(["type", "title"]));
+    one.registry.refresh(Refresh { force: true, ..Refresh::default() }).await;
+    assert_equal(&one, &other).await;
+    assert!(one.registry.position() > position);
+    let position = one.registry.position();
+    group.shop.set_tools(tools(["title", "type"]));
+    other.registry.refresh(Refresh { force: true, ..Refresh::default() }).await;
+    assert_equal(&one, &other).await;
+    assert_eq!(one.registry.position(), position);
+    group.shop.set_about("Order desk");
+    other.registry.refresh(Refresh { force: true, ..Refresh::default() }).await;
+    assert_equal(&one, &other).await;
+    assert!(one.registry.position() > position);
     let late = group.start_node().await;
     assert_equal(&one, &late).await;
 }

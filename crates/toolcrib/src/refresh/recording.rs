@@ -83,7 +83,8 @@ impl Discoverer {
         // Hashing, packing and counting a large list takes a while, so it runs on a blocking thread.
         let packed = run_blocking(move || {
             let manifest = Manifest::new(&id, &tools, skipped, &bounds);
-            let mut packed = PackedManifest::new(&manifest.with_about(about.as_deref()))?;
+            let packed = PackedManifest::new(&manifest.with_about(about.as_deref()))?;
+            let mut packed = packed.with_recorded_fingerprint(known.as_ref().map(|known| &**known.packed()));
             // Token counts of unchanged tools are kept.
             if let Some(known) = &known {
                 known.copy_token_counts(&mut packed);
@@ -139,7 +140,7 @@ impl Discoverer {
         let measurement = Some(Measurement { lease: condition.lease(), ..Measurement::from_check(&check, &status) });
         Ok(match self.state.write(actor, measurement, decide).await? {
             WriteOutcome::Applied(events) => {
-                // Same fingerprint: an older version may have packed the list differently.
+                // Same fingerprint: an older version may have stored the list in another form, or it could not be read.
                 if events.is_empty() && !source.kind.is_builtin() {
                     self.state.replace_segment(&after).await;
                 }

@@ -123,7 +123,7 @@ impl History<'_> {
         let Some(tool) = state.tools.get(&name) else { return Ok(None) };
         let shown_name = visibility.snapshot().tool_names(&source).name(&name);
         let mut found = vec![self.describe_removed(&visibility, &source, state, &name, shown_name, *tool)];
-        self.load_definitions(&mut found, false).await?;
+        self.load_definitions(&mut found).await?;
         Ok(found.pop())
     }
 
@@ -161,7 +161,7 @@ impl History<'_> {
         // Definitions are read for the page alone, unless they decide what is on it.
         let needs_definitions = filter.tag.is_some() || *order == ToolOrder::Tokens;
         if needs_definitions {
-            self.load_definitions(&mut tools, *order == ToolOrder::Tokens).await?;
+            self.load_definitions(&mut tools).await?;
             tools.retain(|tool| filter.accepts_tags(tool.tags().iter().map(String::as_str)));
         }
         let rank = |tool: &RemovedTool| match order {
@@ -174,7 +174,7 @@ impl History<'_> {
         let has_more = tools.len() > *limit;
         tools.truncate(*limit);
         if !needs_definitions {
-            self.load_definitions(&mut tools, false).await?;
+            self.load_definitions(&mut tools).await?;
         }
         let position = |tool: &RemovedTool| ListPosition { rank: rank(tool), name: tool.name.to_string() };
         let last = tools.last().filter(|_| has_more).map(position);
@@ -211,7 +211,7 @@ impl History<'_> {
 
     /// Reads the last definitions of tools, each manifest once. A manifest that is no longer in the store, or cannot be
     /// read now, leaves its tools without a definition.
-    async fn load_definitions(&self, tools: &mut [RemovedTool], count_tokens: bool) -> Result<()> {
+    async fn load_definitions(&self, tools: &mut [RemovedTool]) -> Result<()> {
         let mut manifests: Vec<(Fingerprint, bool)> =
             tools.iter().filter_map(|tool| Some((tool.manifest?, tool.kind == "builtin"))).collect();
         manifests.sort_unstable();
@@ -223,7 +223,7 @@ impl History<'_> {
                 Ok(Err(error)) => return Err(error),
                 Err(_) => break,
             };
-            if count_tokens {
+            if !segment.has_token_counts() {
                 let uncounted = segment.clone();
                 run_blocking(move || {
                     uncounted.with_token_counts();
@@ -234,9 +234,7 @@ impl History<'_> {
             for tool in tools.iter_mut().filter(|tool| tool.manifest == Some(manifest)) {
                 let position = segment.position_of_original(&tool.original_name);
                 let Some(entry) = position.and_then(|position| segment.entries().get(position)) else { continue };
-                let tokens =
-                    if count_tokens { Some(segment.token_count(entry)) } else { segment.listed_token_count(entry) };
-                tool.tokens = tokens.filter(|tokens| *tokens > 0);
+                tool.tokens = segment.listed_token_count(entry);
                 let declaration = tool.declaration.clone();
                 let mut view = ToolView::from_removed(&segment, entry, &tool.kind, tool.history, declaration)?;
                 view.policy = Some(tool.policy);

@@ -137,12 +137,9 @@ impl Statistics<'_> {
     }
     /// Counts the tokens of tools that were not counted when they were recorded, so that
     /// [`View::full_token_count`](toolcrib_catalog::View::full_token_count) only has to add them up. Those are the
-    /// built-in tools, because no start waits for the tokenizer, and lists that an older version recorded.
+    /// built-in tools, because no start waits for the tokenizer, and lists that an older version recorded. Lists with
+    /// `tokens` call it first.
     pub async fn count_tokens(&self) {
-        self.registry.token_counter.count_tokens(|_| true).await;
-    }
-    /// Like [`Statistics::count_tokens`], for built-in tools alone. Lists with `tokens` call it first.
-    pub async fn count_builtin_tokens(&self) {
-        self.registry.token_counter.count_tokens(|source| source.options.builtin).await;
+        self.registry.token_counter.count_tokens().await;
     }
 }

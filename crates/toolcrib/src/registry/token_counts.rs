@@ -25,17 +25,16 @@ impl TokenCounter {
         TokenCounter { state, tasks, lock: tokio::sync::Mutex::default() }
     }
 
-    /// Counts the tokens of tools that were not counted yet, of the sources that `filter` accepts, on blocking threads in
-    /// parallel. Waits for the counting only; the counts are stored in the background, even if the caller stops waiting.
-    pub(super) async fn count_tokens(self: &Arc<Self>, filter: fn(&CatalogSource) -> bool) {
+    /// Counts the tokens of tools that were not counted yet on blocking threads in parallel. Waits for the counting only; the counts are stored in the background, even if the caller stops waiting.
+    pub(super) async fn count_tokens(self: &Arc<Self>) {
         let catalog = self.state.snapshot().catalog.clone();
-        if catalog.sources().all(|source| source.segment.has_token_counts() || !filter(source)) {
+        if catalog.sources().all(|source| source.segment.has_token_counts()) {
             return;
         }
         let counter = self.clone();
         let (done, counted) = oneshot::channel();
         self.tasks.spawn(async move {
-            let manifests = counter.count_missing(&catalog, filter).await;
+            let manifests = counter.count_missing(&catalog).await;
             // Fails only if the caller stopped waiting.
             let _ = done.send(());
             // Estimates of a build without a tokenizer are not stored: builds with one would take them for counts.
@@ -49,10 +48,10 @@ impl TokenCounter {
 
     /// Counts what is missing; returns the manifests that have new counts. A task that panics leaves its manifest
     /// uncounted; the next reader tries again.
-    async fn count_missing(&self, catalog: &Catalog, filter: fn(&CatalogSource) -> bool) -> Vec<PackedManifest> {
+    async fn count_missing(&self, catalog: &Catalog) -> Vec<PackedManifest> {
         // A caller that waits here finds everything counted afterwards.
         let _guard = self.lock.lock().await;
-        let uncounted = catalog.sources().filter(|source| !source.segment.has_token_counts() && filter(source));
+        let uncounted = catalog.sources().filter(|source| !source.segment.has_token_counts());
         let count = |source: &Arc<CatalogSource>| {
             let segment = source.segment.clone();
             tokio::task::spawn_blocking(move || segment.with_token_counts())

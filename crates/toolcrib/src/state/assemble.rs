@@ -56,15 +56,10 @@ pub(super) async fn load_segments(
     definitions: &BTreeMap<SourceId, (Fingerprint, Arc<Source>)>,
     touched: &BTreeSet<SourceId>,
 ) -> Result<BTreeMap<SourceId, Arc<Segment>>> {
-    // Keep segments of manifests that are still current. With the features of a source its description for search may
-    // have changed, which is stored with the manifest and no part of its fingerprint.
+    // Keep segments of manifests that are still current.
     let mut segments = writer.segments.clone();
-    segments.retain(|id, segment| {
-        let features_before = writer.inventory.source(id).and_then(|state| state.features);
-        inventory
-            .source(id)
-            .is_some_and(|state| state.manifest == Some(segment.fingerprint()) && state.features == features_before)
-    });
+    segments
+        .retain(|id, segment| inventory.source(id).is_some_and(|state| state.manifest == Some(segment.fingerprint())));
     let missing: Vec<Fingerprint> = touched
         .iter()
         .filter(|id| !segments.contains_key(*id))

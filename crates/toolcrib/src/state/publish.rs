@@ -362,7 +362,11 @@ impl State {
         };
         let known = writer.local_overrides.remove(&source.id);
         let (known_segment, known_features) = known.map_or((None, None), |known| (known.segment, known.features));
-        let segment = manifest.map(|(after, _)| Arc::new(Segment::with_prefix(after))).or(known_segment);
+        let segment = match (manifest, known_segment) {
+            (Some((after, _)), Some(known)) if known.packed().has_same_content(&after) => Some(known),
+            (Some((after, _)), _) => Some(Arc::new(Segment::with_prefix(after))),
+            (None, known) => known,
+        };
         let features = features.map(|list| Arc::new(RecordedFeatures::with_list(list))).or(known_features);
         writer.local_overrides.insert(source.id.clone(), LocalOverride { segment, features, status });
         let environment = self.environment(&writer.definitions);
@@ -373,22 +377,25 @@ impl State {
         Ok(changes)
     }
 
-    /// Replaces the segment of a source by one with the same fingerprint but another body or index. An older version may
-    /// have stored rendered parts differently, or no token counts; those are not part of the fingerprint, so no event is
-    /// written. Does nothing
-    /// if another manifest was recorded meanwhile.
+    /// Replaces the segment of a source by one with the same fingerprint that is stored in another form or with more in
+    /// its index, as an older version may not have stored it, or adds one that could not be read. Another order of keys is
+    /// no other form: other processes have read what is stored. Does nothing if another manifest was recorded meanwhile.
     pub(crate) async fn replace_segment(&self, after: &Arc<PackedManifest>) {
         let mut writer = self.writer.lock().await;
-        let known = writer.segments.get(&after.source);
-        let Some(known) = known.filter(|known| known.fingerprint() == after.fingerprint) else { return };
-        let packed = known.packed();
-        if packed.body == after.body && packed.tools == after.tools && packed.has_traits == after.has_traits {
+        let id = &after.source;
+        if writer.inventory.source(id).and_then(|state| state.manifest) != Some(after.fingerprint) {
             return;
         }
-        let segment = Segment::with_prefix(after.clone()).replacing(known);
-        writer.segments.insert(after.source.clone(), Arc::new(segment));
+        let is_current = |known: &Arc<Segment>| {
+            let same_body = known.packed().body == after.body;
+            known.packed().has_same_content(after) && (!same_body || known.packed().tools == after.tools)
+        };
+        if writer.segments.get(id).is_some_and(is_current) {
+            return;
+        }
+        writer.segments.insert(id.clone(), Arc::new(Segment::with_prefix(after.clone())));
         let environment = self.environment(&writer.definitions);
-        self.update_catalog_source(&mut writer, &after.source, &environment);
+        self.update_catalog_source(&mut writer, id, &environment);
         self.publish(&mut writer, self.snapshot.load().statuses.clone());
     }
 

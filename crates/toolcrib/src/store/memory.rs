@@ -108,7 +108,10 @@ impl Store for MemoryStore {
     async fn put_manifest(&self, manifest: &PackedManifest) -> Result<()> {
         let mut state = self.lock_for_write();
         state.stored_at.insert(manifest.fingerprint, Instant::now());
-        state.manifests.insert(manifest.fingerprint, manifest.clone());
+        let is_same = |stored: &PackedManifest| stored.has_same_content(manifest) && stored.body != manifest.body;
+        if !state.manifests.get(&manifest.fingerprint).is_some_and(is_same) {
+            state.manifests.insert(manifest.fingerprint, manifest.clone());
+        }
         Ok(())
     }
 

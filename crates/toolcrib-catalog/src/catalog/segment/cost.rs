@@ -5,7 +5,7 @@
 //! A stored count of 0 means "not counted": every rendered tool has at least one token. Counts belong to the rendered
 //! form of `tools/list`, prefix included.
 
-use toolcrib_core::manifest::PackedManifest;
+use toolcrib_core::manifest::{PackedManifest, PackedTool};
 
 use super::{Segment, SegmentEntry};
 use crate::View;
@@ -32,15 +32,11 @@ impl Segment {
         self.token_counts.get().is_some() || self.packed.tools.iter().all(|tool| tool.tokens > 0)
     }
 
-    /// Tokens of one tool as lists show them: `None` for a list that an older version recorded. Those of built-in tools
-    /// are known once any reader has counted them; readers of lists count them first.
-    ///
-    /// Counts that this process made for lists of older versions do not show here: the same view must have the same
-    /// content, whatever was read before.
+    /// Tokens of one tool as lists show them; `None` if they were not counted yet. Readers of lists count first, so that
+    /// the same view has the same content in every process.
     pub fn listed_token_count(&self, entry: &SegmentEntry) -> Option<u32> {
-        let is_builtin = self.prefix.is_empty();
-        let counted = || self.token_counts.get().filter(|_| is_builtin)?.get(entry.tool_index).copied();
-        Some(self.packed_tool(entry).tokens).filter(|tokens| *tokens > 0).or_else(counted).filter(|tokens| *tokens > 0)
+        let stored = Some(self.packed_tool(entry).tokens).filter(|tokens| *tokens > 0);
+        stored.or_else(|| self.token_counts.get()?.get(entry.tool_index).copied()).filter(|tokens| *tokens > 0)
     }
 
     /// Returns the manifest with the counts of all tools, and with the traits that older versions did not store.
@@ -62,20 +58,22 @@ impl Segment {
     }
 
     /// Copies the counts of unchanged tools to a newer manifest.
-    /// A tool is unchanged if its fingerprint is. Counts that are not known here stay 0 and are made on demand.
+    /// A tool is unchanged if its text is: with another order of keys it may have another count. Counts that are not known
+    /// here stay 0 and are made on demand.
     pub fn copy_token_counts(&self, newer: &mut PackedManifest) {
         let counts = self.token_counts.get();
         let token_count = |position: usize| match counts {
             Some(counts) => counts.get(position).copied().unwrap_or_default(),
             None => self.packed.tools[position].tokens,
         };
-        for tool in &mut newer.tools {
-            let position = self.packed.tools.binary_search_by(|old| old.name.cmp(&tool.name));
-            if let Some(position) =
-                position.ok().filter(|&position| self.packed.tools[position].fingerprint == tool.fingerprint)
-            {
-                tool.tokens = token_count(position);
-            }
+        let known = |tool: &PackedTool, newer: &PackedManifest| {
+            let position = self.packed.tools.binary_search_by(|old| old.name.cmp(&tool.name)).ok()?;
+            let is_unchanged = self.packed.tool_text(&self.packed.tools[position]) == newer.tool_text(tool);
+            is_unchanged.then(|| token_count(position))
+        };
+        let counts: Vec<u32> = newer.tools.iter().map(|tool| known(tool, newer).unwrap_or_default()).collect();
+        for (tool, count) in newer.tools.iter_mut().zip(counts) {
+            tool.tokens = count;
         }
     }
 

@@ -16,10 +16,30 @@ use toolcrib_core::{Source, SourceId};
 use super::errors::is_partial_damage;
 use crate::store::rows::{STORED_AT_PRECISION, log_damaged, skip_damaged, to_json};
 
-/// Stores a manifest if it is missing, or different because it was damaged.
+/// Stores a manifest if it is missing, or different because it was damaged or stored by an older version. The first of
+/// several that differ in the order of keys stays: other nodes may have read it.
 pub(super) async fn put_manifest(connection: &mut SqliteConnection, manifest: &PackedManifest) -> sqlx::Result<()> {
     let index = manifest.index_json().map_err(|error| sqlx::Error::Encode(error.into()))?;
-    put_list(connection, manifest.fingerprint, index, &manifest.body).await
+    let inserted = sqlx::query(
+        "INSERT INTO manifests (fingerprint, idx, body, stored_at) VALUES (?, ?, ?, unixepoch())
+         ON CONFLICT (fingerprint) DO NOTHING",
+    )
+    .bind(manifest.fingerprint.to_string())
+    .bind(&index)
+    .bind(manifest.body.as_str())
+    .execute(&mut *connection)
+    .await?;
+    if inserted.rows_affected() > 0 {
+        return Ok(());
+    }
+    let stored = load_manifests(&mut *connection, &[manifest.fingerprint]).await?.pop();
+    match stored.filter(|stored| stored.has_same_content(manifest) && stored.body != manifest.body) {
+        Some(stored) => {
+            let index = stored.index_json().map_err(|error| sqlx::Error::Encode(error.into()))?;
+            put_list(connection, stored.fingerprint, index, &stored.body).await
+        }
+        None => put_list(connection, manifest.fingerprint, index, &manifest.body).await,
+    }
 }
 
 /// Stores a list of prompts and resources like a manifest, in the same table: it has the same shape, and a version that
