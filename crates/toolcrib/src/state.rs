@@ -290,16 +290,23 @@ impl State {
         })
     }
 
-    /// The only write path to the journal: catch up, decide, append, catch up; repeated when another process appended
-    /// meanwhile. `measurement` is written with the events, in one transaction. `decide` may run several times.
-    pub(crate) async fn write(
-        &self,
-        actor: &Actor,
-        measurement: Option<Measurement<'_>>,
-        decide: impl Fn(&WriterState) -> Result<Vec<Event>>,
-    ) -> Result<WriteOutcome> {
-        let decide = |writer: &WriterState| {
-            writer.ensure_undamaged()?;
+    /// Removes what a source has left in the store: definitions that are not the declared one, and the status of a source
+    /// that is not declared. Only at the position that this was decided on: another process may have declared the source
+    /// since. What is left after many writes of others is removed by `prune`.
+    pub(crate) async fn remove_outdated_rows(&self, id: &SourceId) -> Result<()> {
+        let started_at = Instant::now();
+        loop {
+            let inventory = self.snapshot().inventory.clone();
+            let (declared, head) = (inventory.source(id).map(|state| state.definition), inventory.version);
+            let is_done = self.store.remove_definitions(id, declared, head).await?
+                && (declared.is_some() || self.store.remove_source_status(id, head).await?);
+            if is_done || started_at.elapsed() >= CONFLICT_TIMEOUT {
+                return Ok(());
+            }
+            self.catch_up().await?;
+        }
+    }
+
             decide(writer)
         };
         self.write_despite_damage(actor, measurement, decide).await
@@ -310,6 +317,16 @@ impl State {
         &self,
         actor: &Actor,
         measurement: Option<Measurement<'_>>,
+    /// The only write path to the journal: catch up, decide, append, catch up; repeated when another process appended
+    /// meanwhile. `measurement` is written with the events, in one transaction. `decide` may run several times.
+    pub(crate) async fn write(
+        &self,
+        actor: &Actor,
+        measurement: Option<Measurement<'_>>,
+        decide: impl Fn(&WriterState) -> Result<Vec<Event>>,
+    ) -> Result<WriteOutcome> {
+        let decide = |writer: &WriterState| {
+            writer.ensure_undamaged()?;
         decide: impl Fn(&WriterState) -> Result<Vec<Event>>,
     ) -> Result<WriteOutcome> {
         let mut writer = self.writer.lock().await;

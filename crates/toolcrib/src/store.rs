@@ -118,8 +118,9 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     async fn put_definition(&self, name: Fingerprint, definition: &Source) -> Result<()>;
     /// Returns those of the definitions that exist and can be read, in any order.
     async fn definitions(&self, names: &[Fingerprint]) -> Result<Vec<(Fingerprint, Source)>>;
-    /// Removes a source's definitions except `keep`. Old definitions may hold secrets.
-    async fn remove_definitions(&self, source: &SourceId, keep: Option<Fingerprint>) -> Result<()>;
+    /// Removes a source's definitions except `keep`, if `head` is the last record; returns false if it is not. Old
+    /// definitions may hold secrets, and one that another process has declared meanwhile must stay.
+    async fn remove_definitions(&self, source: &SourceId, keep: Option<Fingerprint>, head: u64) -> Result<bool>;
 
     /// Returns the status of every source that was discovered or is being discovered.
     async fn source_statuses(&self) -> Result<BTreeMap<SourceId, SourceStatus>>;
@@ -128,9 +129,9 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// Marks a source's tool list as stale, whatever its age; so is the one that the current holder of the lease
     /// records.
     async fn invalidate(&self, source: &SourceId) -> Result<()>;
-    /// Removes the status of a source that was removed; its checks stay. A source that is declared again starts as
-    /// never discovered.
-    async fn remove_source_status(&self, source: &SourceId) -> Result<()>;
+    /// Removes the status of a source that was removed, if `head` is the last record; returns false if it is not. Its
+    /// checks stay. A source that is declared again starts as never discovered.
+    async fn remove_source_status(&self, source: &SourceId, head: u64) -> Result<bool>;
 
     /// Acquires the right to discover a source for `duration`, unless another holder has it. A store measures the
     /// duration by a clock that processes cannot set, and ends the lease of a process that it knows to have ended.

@@ -282,7 +282,9 @@ async fn a_status_can_be_invalidated_and_removed(test_store: TestStore) {
         BTreeMap::from([(id("a"), invalidated), (id("b"), status_started_at(1))])
     );
 
-    store.remove_source_status(&id("a")).await.unwrap();
+    assert!(!store.remove_source_status(&id("a"), 1).await.unwrap(), "the journal is at another record");
+    assert_eq!(store.source_statuses().await.unwrap().len(), 2);
+    assert!(store.remove_source_status(&id("a"), 0).await.unwrap());
     assert_eq!(store.source_statuses().await.unwrap(), BTreeMap::from([(id("b"), status_started_at(1))]));
     assert_eq!(store.checks(&id("a")).await.unwrap(), [check("a", 1)]);
 }
@@ -437,10 +439,12 @@ async fn definitions_are_read_back_unchanged(test_store: TestStore) {
     assert_eq!(found, [(names[0], definition("npx")), (names[1], definition("bunx"))]);
     assert_eq!(store.definitions(&names[2..]).await.unwrap(), []);
 
-    store.remove_definitions(&id("others"), None).await.unwrap();
-    store.remove_definitions(&id("files"), Some(names[1])).await.unwrap();
+    assert!(!store.remove_definitions(&id("files"), None, 1).await.unwrap(), "the journal is at another record");
+    assert!(store.remove_definitions(&id("others"), None, 0).await.unwrap());
+    assert_eq!(store.definitions(&names).await.unwrap().len(), 2);
+    assert!(store.remove_definitions(&id("files"), Some(names[1]), 0).await.unwrap());
     assert_eq!(store.definitions(&names).await.unwrap(), [(names[1], definition("bunx"))]);
-    store.remove_definitions(&id("files"), None).await.unwrap();
+    assert!(store.remove_definitions(&id("files"), None, 0).await.unwrap());
     assert_eq!(store.definitions(&names).await.unwrap(), []);
 }
 

@@ -91,8 +91,8 @@ impl Store for FaultyStore {
     async fn definitions(&self, wanted: &[Fingerprint]) -> Result<Vec<(Fingerprint, Source)>> {
         self.available().await?.definitions(wanted).await
     }
-    async fn remove_definitions(&self, source: &SourceId, but: Option<Fingerprint>) -> Result<()> {
-        self.available().await?.remove_definitions(source, but).await
+    async fn remove_definitions(&self, source: &SourceId, keep: Option<Fingerprint>, head: u64) -> Result<bool> {
+        self.available().await?.remove_definitions(source, keep, head).await
     }
     async fn source_statuses(&self) -> Result<BTreeMap<SourceId, SourceStatus>> {
         self.available().await?.source_statuses().await
@@ -103,8 +103,8 @@ impl Store for FaultyStore {
     async fn invalidate(&self, source: &SourceId) -> Result<()> {
         self.available().await?.invalidate(source).await
     }
-    async fn remove_source_status(&self, source: &SourceId) -> Result<()> {
-        self.available().await?.remove_source_status(source).await
+    async fn remove_source_status(&self, source: &SourceId, head: u64) -> Result<bool> {
+        self.available().await?.remove_source_status(source, head).await
     }
     async fn acquire_lease(&self, source: &SourceId, holder: &str, duration: Duration) -> Result<Lease> {
         self.available().await?.acquire_lease(source, holder, duration).await

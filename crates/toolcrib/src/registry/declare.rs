@@ -87,10 +87,10 @@ impl Sources<'_> {
             return events;
         }
         // An old definition may hold secrets, and so may the one of a refused change.
-        let current = state.snapshot().inventory.source(&source.id).map(|state| state.definition);
-        let removed = state.store.remove_definitions(&source.id, current).await;
+        let removed = state.remove_outdated_rows(&source.id).await;
         let events = events?;
         removed?;
+        let current = state.snapshot().inventory.source(&source.id).map(|state| state.definition);
         // Another process that declared the source meanwhile may have removed it.
         if current == Some(definition) {
             state.store.put_definition(definition, source).await?;
@@ -112,8 +112,7 @@ impl Sources<'_> {
         }
         // The event first: if the process ends in between, the source is removed, and only rows without use are left.
         self.registry.state.execute(&[Command::Remove(id.clone())], actor, self.precondition).await?;
-        self.registry.state.store.remove_definitions(id, None).await?;
-        self.registry.state.store.remove_source_status(id).await?;
+        self.registry.state.remove_outdated_rows(id).await?;
         if let Some(logs) = &self.registry.options.logs_directory {
             // The log file goes with its source; it may not exist.
             let _ = std::fs::remove_file(crate::connectors::server_log_path(logs, id));
@@ -181,5 +180,37 @@ impl Sources<'_> {
     /// Returns one source as it was declared, whatever commands have changed since.
     pub fn declaration(&self, id: &SourceId) -> Option<Arc<Source>> {
         self.registry.state.snapshot().declared_sources.get(id).cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::RegistryOptions;
+    use crate::store::{MemoryStore, Store};
+    use crate::testkit::{ScriptedSource, config_with_sources, open_with_connectors};
+
+    /// A node that was paused between the removal and its clean-up knows nothing of the new declaration.
+    #[tokio::test]
+    async fn what_another_node_has_declared_since_is_not_removed() {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let shop = ScriptedSource::new(["order"]);
+        let open = async || {
+            let options = RegistryOptions { store: Some(store.clone()), ..RegistryOptions::default() };
+            let options = RegistryOptions { follow_writes: false, environment: Vec::new(), ..options };
+            let factory = ScriptedSource::connector_factory([("shop", &shop)]);
+            open_with_connectors(config_with_sources([]), options, factory).await.unwrap()
+        };
+        let source = config_with_sources(["shop"]).sources.remove(0).source.unwrap();
+        let (paused, other) = (open().await, open().await);
+        paused.sources().declare(source.clone(), Actor::new("a"), None).await.unwrap();
+        paused.sources().remove(&source.id, Actor::new("a")).await.unwrap();
+        assert!(store.source_statuses().await.unwrap().is_empty());
+
+        other.sources().declare(source.clone(), Actor::new("b"), None).await.unwrap();
+        paused.state.remove_outdated_rows(&source.id).await.unwrap();
+        let definition = other.inventory().source(&source.id).unwrap().definition;
+        assert_eq!(store.definitions(&[definition]).await.unwrap(), [(definition, source.clone())]);
+        assert!(store.source_statuses().await.unwrap()[&source.id].checked_at.is_some());
     }
 }

@@ -90,13 +90,12 @@ impl State {
                     tracing::warn!(source = %declaration.source, "the declaration in the configuration takes precedence over the one made at run time");
                 }
             }
-            // The configuration no longer has it. Old definitions may hold secrets.
-            if let Command::Remove(id) = &command {
-                self.store.remove_definitions(id, None).await?;
-                self.store.remove_source_status(id).await?;
-            }
+            let removed = if let Command::Remove(id) = &command { Some(id.clone()) } else { None };
             if let Some(error) = self.execute_configured(command).await? {
                 deferral = Some(error);
+            } else if let Some(id) = removed {
+                // The configuration no longer has it. Old definitions may hold secrets.
+                self.remove_outdated_rows(&id).await?;
             }
         }
         let invalid = Arc::new(invalid);

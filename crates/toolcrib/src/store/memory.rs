@@ -148,9 +148,13 @@ impl Store for MemoryStore {
         Ok(names.iter().filter_map(|name| Some((*name, state.definitions.get(name)?.clone()))).collect())
     }
 
-    async fn remove_definitions(&self, source: &SourceId, keep: Option<Fingerprint>) -> Result<()> {
-        self.lock_for_write().definitions.retain(|name, definition| definition.id != *source || Some(*name) == keep);
-        Ok(())
+    async fn remove_definitions(&self, source: &SourceId, keep: Option<Fingerprint>, head: u64) -> Result<bool> {
+        let mut state = self.lock_for_write();
+        if state.head() != head {
+            return Ok(false);
+        }
+        state.definitions.retain(|name, definition| definition.id != *source || Some(*name) == keep);
+        Ok(true)
     }
 
     async fn source_statuses(&self) -> Result<BTreeMap<SourceId, SourceStatus>> {
@@ -180,9 +184,13 @@ impl Store for MemoryStore {
         Ok(())
     }
 
-    async fn remove_source_status(&self, source: &SourceId) -> Result<()> {
-        self.lock_for_write().statuses.remove(source);
-        Ok(())
+    async fn remove_source_status(&self, source: &SourceId, head: u64) -> Result<bool> {
+        let mut state = self.lock_for_write();
+        if state.head() != head {
+            return Ok(false);
+        }
+        state.statuses.remove(source);
+        Ok(true)
     }
 
     async fn acquire_lease(&self, source: &SourceId, holder: &str, duration: Duration) -> Result<Lease> {
@@ -430,11 +438,15 @@ impl MemoryState {
         report
     }
 
+    /// Sequence number of the last record.
+    fn head(&self) -> u64 {
+        self.journal.last().map_or(0, |record| record.seq)
+    }
+
     /// See [`Store::commit`].
     fn commit(&mut self, commit: &Commit<'_>, records: Vec<StoredRecord>) -> CommitOutcome {
         // Same order of checks as in the other stores: head, then newer discovery.
-        let head = self.journal.last().map_or(0, |record| record.seq);
-        if head != commit.expected_head {
+        if self.head() != commit.expected_head {
             return CommitOutcome::Conflict;
         }
         if let Some(measurement) = commit.measurement {

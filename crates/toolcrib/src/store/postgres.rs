@@ -350,8 +350,8 @@ impl Store for PostgresStore {
         with_connection!(self, within LONG_OPERATION_TIMEOUT, content::load_definitions, names)
     }
 
-    async fn remove_definitions(&self, source: &SourceId, keep: Option<Fingerprint>) -> Result<()> {
-        with_connection!(self, content::remove_definitions, source, keep)
+    async fn remove_definitions(&self, source: &SourceId, keep: Option<Fingerprint>, head: u64) -> Result<bool> {
+        with_connection!(self, content::remove_definitions, source, keep, head)
     }
 
     async fn source_statuses(&self) -> Result<BTreeMap<SourceId, SourceStatus>> {
@@ -367,9 +367,9 @@ impl Store for PostgresStore {
         with_connection!(self, measurements::invalidate, source, sender)
     }
 
-    async fn remove_source_status(&self, source: &SourceId) -> Result<()> {
+    async fn remove_source_status(&self, source: &SourceId, head: u64) -> Result<bool> {
         let sender = self.changes.sender();
-        with_connection!(self, measurements::remove_source_status, source, sender)
+        with_connection!(self, measurements::remove_source_status, source, head, sender)
     }
 
     async fn acquire_lease(&self, source: &SourceId, holder: &str, duration: Duration) -> Result<Lease> {

@@ -267,8 +267,8 @@ impl Store for SqliteStore {
         with_connection!(self.reader, content::load_definitions, names)
     }
 
-    async fn remove_definitions(&self, source: &SourceId, keep: Option<Fingerprint>) -> Result<()> {
-        with_connection!(self.writer, content::remove_definitions, source, keep)
+    async fn remove_definitions(&self, source: &SourceId, keep: Option<Fingerprint>, head: u64) -> Result<bool> {
+        with_connection!(self.writer, content::remove_definitions, source, keep, head)
     }
 
     async fn source_statuses(&self) -> Result<BTreeMap<SourceId, SourceStatus>> {
@@ -283,8 +283,8 @@ impl Store for SqliteStore {
         with_connection!(self.writer, measurements::invalidate, source)
     }
 
-    async fn remove_source_status(&self, source: &SourceId) -> Result<()> {
-        with_connection!(self.writer, measurements::remove_source_status, source)
+    async fn remove_source_status(&self, source: &SourceId, head: u64) -> Result<bool> {
+        with_connection!(self.writer, measurements::remove_source_status, source, head)
     }
 
     async fn acquire_lease(&self, source: &SourceId, holder: &str, duration: Duration) -> Result<Lease> {

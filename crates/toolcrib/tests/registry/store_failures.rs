@@ -109,8 +109,8 @@ impl Store for FailingStore {
     async fn definitions(&self, fingerprints: &[Fingerprint]) -> Result<Vec<(Fingerprint, Source)>> {
         self.store.definitions(fingerprints).await
     }
-    async fn remove_definitions(&self, source: &SourceId, but: Option<Fingerprint>) -> Result<()> {
-        self.store.remove_definitions(source, but).await
+    async fn remove_definitions(&self, source: &SourceId, keep: Option<Fingerprint>, head: u64) -> Result<bool> {
+        self.store.remove_definitions(source, keep, head).await
     }
     async fn source_statuses(&self) -> Result<BTreeMap<SourceId, SourceStatus>> {
         self.store.source_statuses().await
@@ -122,9 +122,9 @@ impl Store for FailingStore {
         self.check_space()?;
         self.store.invalidate(source).await
     }
-    async fn remove_source_status(&self, source: &SourceId) -> Result<()> {
+    async fn remove_source_status(&self, source: &SourceId, head: u64) -> Result<bool> {
         self.check_space()?;
-        self.store.remove_source_status(source).await
+        self.store.remove_source_status(source, head).await
     }
     async fn acquire_lease(&self, source: &SourceId, holder: &str, duration: Duration) -> Result<Lease> {
         self.check_space()?;

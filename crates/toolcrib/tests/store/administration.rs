@@ -150,7 +150,7 @@ pub(super) async fn a_store_with_content_is_no_target(test_store: TestStore) {
     let name = Fingerprint::digest("1");
     store.put_definition(name, &definition("npx")).await.unwrap();
     assert_eq!(store.administration().begin_copy(KEY, CopyRun::new()).await.unwrap_err().code, Code::Conflict);
-    store.remove_definitions(&id("files"), None).await.unwrap();
+    assert!(store.remove_definitions(&id("files"), None, 0).await.unwrap());
     let error = store.administration().begin_copy(key, CopyRun::new()).await.unwrap_err();
     assert!(error.code == Code::Conflict && error.message.contains("is the source itself"), "{}", error.message);
     append(&*store, 0, &["a"]).await;

@@ -1,5 +1,5 @@
 //! Manifests, lists of prompts and resources, and definitions. Their names are hashes of their content, so a row is
-//! never changed, and no lock of the head is needed.
+//! never changed, and no lock of the head is needed to write one.
 
 use futures_util::TryStreamExt;
 use sqlx::postgres::PgRow;
@@ -9,6 +9,7 @@ use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::manifest::PackedManifest;
 use toolcrib_core::{Source, SourceId};
 
+use super::journal::is_head;
 use super::schema::lift_statement_timeout;
 use crate::store::rows::{STORED_AT_PRECISION, skip_damaged, to_json};
 
@@ -171,18 +172,24 @@ pub(super) async fn load_definitions(
     Ok(rows.into_iter().filter_map(parse).collect())
 }
 
-/// Removes a source's definitions except `keep`.
+/// Removes a source's definitions except `keep`, if `head` is the last record.
 pub(super) async fn remove_definitions(
     connection: &mut PgConnection,
     source: &SourceId,
     keep: Option<Fingerprint>,
-) -> sqlx::Result<()> {
+    head: u64,
+) -> sqlx::Result<bool> {
+    let mut transaction = connection.begin().await?;
+    if !is_head(&mut transaction, head).await? {
+        return Ok(false);
+    }
     sqlx::query("DELETE FROM definitions WHERE source = $1 AND name <> $2")
         .bind(source.as_str())
         .bind(keep.map(|name| name.to_string()).unwrap_or_default())
-        .execute(connection)
-        .await
-        .map(drop)
+        .execute(&mut *transaction)
+        .await?;
+    transaction.commit().await?;
+    Ok(true)
 }
 
 /// Fingerprints as a parameter.

@@ -95,6 +95,12 @@ pub(super) async fn lock_head(connection: &mut PgConnection) -> sqlx::Result<()>
     sqlx::query("UPDATE head SET changes = changes + 1").execute(connection).await.map(drop)
 }
 
+/// Locks the head without a change, and returns whether it is this record.
+pub(super) async fn is_head(connection: &mut PgConnection, head: u64) -> sqlx::Result<bool> {
+    let current: i64 = sqlx::query_scalar("SELECT seq FROM head FOR UPDATE").fetch_one(connection).await?;
+    Ok(current == to_bigint(head))
+}
+
 /// Appends events and a measurement. `records` are those of `commit`. See
 /// [`Store::commit`](crate::store::Store::commit).
 ///

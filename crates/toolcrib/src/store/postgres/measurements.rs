@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use toolcrib_core::{SourceId, Timestamp};
 
 use super::changes::NoticeSender;
-use super::journal::lock_head;
+use super::journal::{is_head, lock_head};
 use super::lease;
 use crate::store::measurements::{HeldLease, StoredStatus};
 use crate::store::rows::{parse_json, skip_damaged, to_json};
@@ -162,11 +162,16 @@ pub(super) async fn invalidate(
 pub(super) async fn remove_source_status(
     connection: &mut PgConnection,
     source: &SourceId,
+    head: u64,
     sender: NoticeSender<'_>,
-) -> sqlx::Result<()> {
+) -> sqlx::Result<bool> {
     let mut transaction = connection.begin().await?;
     lock_head(&mut transaction).await?;
+    if !is_head(&mut transaction, head).await? {
+        return Ok(false);
+    }
     sqlx::query("DELETE FROM statuses WHERE source = $1").bind(source.as_str()).execute(&mut *transaction).await?;
     sender.send(&mut transaction).await?;
-    transaction.commit().await
+    transaction.commit().await?;
+    Ok(true)
 }

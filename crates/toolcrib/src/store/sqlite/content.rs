@@ -7,13 +7,14 @@
 
 use futures_util::TryStreamExt;
 use sqlx::sqlite::SqliteRow;
-use sqlx::{Row, SqliteConnection};
+use sqlx::{Connection, Row, SqliteConnection};
 use toolcrib_core::features::{FeatureList, FeatureSummary};
 use toolcrib_core::fingerprint::Fingerprint;
 use toolcrib_core::manifest::PackedManifest;
 use toolcrib_core::{Source, SourceId};
 
 use super::errors::is_partial_damage;
+use super::journal::read_head;
 use crate::store::rows::{STORED_AT_PRECISION, log_damaged, skip_damaged, to_json};
 
 /// Stores a manifest if it is missing, or different because it was damaged or stored by an older version. The first of
@@ -218,16 +219,23 @@ async fn read_definitions(
     Ok(rows.into_iter().filter_map(parse).collect())
 }
 
-/// Removes a source's definitions except `keep`. A definition that is no valid JSON has no source and stays.
+/// Removes a source's definitions except `keep`, if `head` is the last record. A definition that is no valid JSON has no
+/// source and stays.
 pub(super) async fn remove_definitions(
     connection: &mut SqliteConnection,
     source: &SourceId,
     keep: Option<Fingerprint>,
-) -> sqlx::Result<()> {
+    head: u64,
+) -> sqlx::Result<bool> {
+    let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
+    if read_head(&mut transaction).await? != head {
+        return Ok(false);
+    }
     sqlx::query("DELETE FROM definitions WHERE json_valid(body) AND json_extract(body, '$.id') = ? AND name <> ?")
         .bind(source.as_str())
         .bind(keep.map(|name| name.to_string()).unwrap_or_default())
-        .execute(connection)
-        .await
-        .map(drop)
+        .execute(&mut *transaction)
+        .await?;
+    transaction.commit().await?;
+    Ok(true)
 }

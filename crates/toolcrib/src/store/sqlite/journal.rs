@@ -123,9 +123,7 @@ async fn read_batch(connection: &mut SqliteConnection, after: u64, limit: usize)
 pub(super) async fn commit(connection: &mut SqliteConnection, commit: &Commit<'_>) -> sqlx::Result<CommitOutcome> {
     // `IMMEDIATE` takes the write lock first, so what is read from here on stays true until the commit.
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
-    let head: i64 =
-        sqlx::query_scalar("SELECT coalesce(max(seq), 0) FROM journal").fetch_one(&mut *transaction).await?;
-    if head.unsigned_abs() != commit.expected_head {
+    if read_head(&mut transaction).await? != commit.expected_head {
         transaction.rollback().await?;
         return Ok(CommitOutcome::Conflict);
     }
@@ -140,6 +138,12 @@ pub(super) async fn commit(connection: &mut SqliteConnection, commit: &Commit<'_
     }
     transaction.commit().await?;
     Ok(CommitOutcome::Committed)
+}
+
+/// Returns the sequence number of the last record; 0 without any.
+pub(super) async fn read_head(connection: &mut SqliteConnection) -> sqlx::Result<u64> {
+    let head: i64 = sqlx::query_scalar("SELECT coalesce(max(seq), 0) FROM journal").fetch_one(connection).await?;
+    Ok(head.unsigned_abs())
 }
 
 /// Inserts a record as it is. The primary key on `seq` is the last guard against two writers.

@@ -8,6 +8,7 @@ use sqlx::{Connection, SqliteConnection};
 use tokio::time::Instant;
 use toolcrib_core::{SourceId, Timestamp};
 
+use super::journal::read_head;
 use super::lease;
 use crate::store::measurements::StoredStatus;
 use crate::store::rows::{parse_json, skip_damaged, to_json};
@@ -121,6 +122,16 @@ pub(super) async fn invalidate(connection: &mut SqliteConnection, source: &Sourc
 }
 
 /// Removes the status of a source.
-pub(super) async fn remove_source_status(connection: &mut SqliteConnection, source: &SourceId) -> sqlx::Result<()> {
-    sqlx::query("DELETE FROM standings WHERE source = ?").bind(source.as_str()).execute(connection).await.map(drop)
+pub(super) async fn remove_source_status(
+    connection: &mut SqliteConnection,
+    source: &SourceId,
+    head: u64,
+) -> sqlx::Result<bool> {
+    let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
+    if read_head(&mut transaction).await? != head {
+        return Ok(false);
+    }
+    sqlx::query("DELETE FROM standings WHERE source = ?").bind(source.as_str()).execute(&mut *transaction).await?;
+    transaction.commit().await?;
+    Ok(true)
 }
