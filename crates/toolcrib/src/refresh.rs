@@ -365,24 +365,6 @@ impl Refresher {
         }
     }
 
-    /// Invalidates a source again after a running discovery has ended: that run may have read the list before the
-    /// invalidation, and would mark it as fresh.
-    pub(crate) fn invalidate_after_run(&self, id: SourceId) {
-        let running = self.in_flight.running.lock().get(&id).cloned();
-        let Some((_, mut running)) = running else { return };
-        let state = self.state.clone();
-        self.tasks.spawn_until_shutdown(async move {
-            drop(running.wait_for(Option::is_some).await);
-            let invalidate = async {
-                state.store.invalidate(&id).await?;
-                state.catch_up().await
-            };
-            if let Err(error) = invalidate.await {
-                tracing::warn!(%error, server_name = %id, "a source that was invalidated during its discovery counts as fresh");
-            }
-        });
-    }
-
     /// Whether a refresh contacts a source. Built-in tools are part of this process: reading them contacts nothing.
     fn will_contact(&self, snapshot: &Snapshot, id: &SourceId, force: bool) -> bool {
         let is_server = snapshot.effective_sources.get(id).is_some_and(|source| !source.kind.is_builtin());

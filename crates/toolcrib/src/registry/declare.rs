@@ -132,9 +132,8 @@ impl Sources<'_> {
             None => snapshot.inventory.sources().map(|(id, _)| id.clone()).collect(),
         };
         for id in &ids {
+            // Also holds for a discovery that is running now, which may have read the list before this request.
             self.registry.state.store.invalidate(id).await?;
-            // A discovery that is running now may have read the list before this request.
-            self.registry.refresher.invalidate_after_run(id.clone());
         }
         self.registry.state.catch_up().await
     }
