@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 use toolcrib_catalog::View;
 use toolcrib_core::principal::Principal;
@@ -13,7 +14,7 @@ use crate::trace::Trace;
 
 /// Minimum time between two reads of new records that requests cause, so that requests for positions far ahead are
 /// cheap.
-pub(super) const CATCH_UP_INTERVAL: Duration = Duration::from_millis(50);
+pub(super) const CATCH_UP_INTERVAL: Duration = Duration::from_millis(250);
 
 impl Registry {
     /// Returns the sequence number of the last record that readers see. Lock-free.
@@ -58,8 +59,21 @@ impl Registry {
 
     /// Reads what other processes have written, in one run with other callers that wait for it.
     pub(super) async fn catch_up(&self) {
+        self.catch_ups.join(async || self.catch_up_in_background().await).await;
+    }
+
+    /// Reads new records in a task of its own: after it has published them it reads the files that new sources refer to,
+    /// for which the callers do not wait. Returns whether it succeeded.
+    async fn catch_up_in_background(&self) -> bool {
+        let state = self.state.clone();
+        let (done, is_done) = oneshot::channel();
         let span = tracing::info_span!("catch_up", trace_id = %Trace::log_only().id());
-        // A failure is logged by maintenance, which reads the records as soon as that works again.
-        self.catch_ups.join(async || self.state.catch_up().instrument(span).await.is_ok()).await;
+        self.tasks.spawn_until_shutdown(async move {
+            // A failure is logged by maintenance, which reads the records as soon as that works again.
+            let is_ok = state.catch_up().instrument(span).await.is_ok();
+            // Fails only if the callers have gone away.
+            let _ = done.send(is_ok);
+        });
+        is_done.await.unwrap_or(false)
     }
 }

@@ -11,7 +11,9 @@ use toolcrib::{
     BuiltinDefinition, BuiltinOutput, CallContext, Code, RegistryOptions, Trust, UntrustedFile, builtin_handler,
 };
 
-use crate::support::{agent, cached_tools, call, config, id, list_tools, open, open_yaml, output_text};
+use crate::support::{
+    TEST_TIMEOUT, agent, cached_tools, call, config, id, list_tools, open, open_yaml, output_text, wait_until,
+};
 
 fn definition(name: &str) -> BuiltinDefinition {
     BuiltinDefinition::new(name, "A tool of the host", json!({"type": "object"})).unwrap()
@@ -192,6 +194,22 @@ async fn roots_in_a_file_are_read_when_another_process_opens_or_enables_the_sour
         let listed = call(&later, "file_list", json!({"path": path.to_string()})).await.unwrap();
         assert!(output_text(&listed).contains("where"), "{}", listed.content());
     }
+}
+
+/// Regression: a request that waited for the declaration ended the read of the file, and nothing read it again.
+#[tokio::test]
+async fn roots_in_a_file_are_read_after_a_wait_for_their_declaration() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().display();
+    std::fs::write(home.path().join("where"), format!("{path}\n")).unwrap();
+    let fixture = open_yaml("sources: {}", &[]).await;
+    let options = RegistryOptions { follow_writes: false, ..fixture.options.clone() };
+    let other = fixture.open_again_with("sources: {}", options).await;
+    let yaml = format!("sources: {{ core: {{ builtin: [file_list], roots: ['${{file:{path}/where}}'] }} }}");
+    fixture.configuration().apply(&config(&yaml)).await.unwrap();
+    assert_eq!(cached_tools(&fixture), ["file_list"]);
+    assert!(other.wait_for_position(fixture.position(), TEST_TIMEOUT).await);
+    wait_until("the file was read", || cached_tools(&other) == ["file_list"]).await;
 }
 
 /// Regression: the file in `roots` of an untrusted source was read, because built-in tools contact no server.
