@@ -1,5 +1,5 @@
-//! Maintenance of an open registry: one task that runs until it closes. It flushes counts and uses of tokens, removes expired result pages,
-//! follows the writes of other processes, restores lost connections, and hands announced changes of sources to the
+//! Maintenance of an open registry: one task that runs until it closes. It flushes counts and uses of tokens, removes
+//! expired result pages, follows the writes of other processes, restores lost connections, and hands announced changes of sources to the
 //! refresher.
 //!
 //! The result of the last run is the health of the store. Ready means that calls can be expected to work. A store that
@@ -46,8 +46,13 @@ pub(crate) struct Maintenance {
 /// Progress of the maintenance task in reading changes and reporting this node.
 #[derive(Debug, Default)]
 struct FollowProgress {
-    /// Change counters of the store when everything was last read.
-    last_changes: Option<ChangeCounters>,
+    /// Change counters of the store when each part was last read.
+    journal: Option<u64>,
+    counts: Option<u64>,
+    logins: Option<u64>,
+    token_uses: Option<u64>,
+    /// Change counter of the journal when the deferred configuration was last tried.
+    deferred_config: Option<u64>,
     /// Time of the last poll.
     polled_at: Option<Instant>,
     /// Position and time of the last report of this node.
@@ -147,46 +152,64 @@ impl Maintenance {
         self.logins.flush_ended().await
     }
 
-    /// Applies what other processes wrote, and reports this node. A failure is logged.
+    /// Applies what other processes wrote, and reports this node. Fails if the journal cannot be read, which tells whether
+    /// the store works. What fails besides is logged and repeated with the next poll, each part by itself.
     async fn follow_writes(&self, progress: &mut FollowProgress) -> Result<()> {
         progress.polled_at = Some(Instant::now());
-        let followed = async {
-            self.apply_changes(progress).await?;
-            self.report_node(progress).await
-        };
-        followed.await.inspect_err(|error| {
+        let changes = self.apply_journal(progress).await.inspect_err(|error| {
             tracing::warn!(%error, "records of other processes cannot be read; the current catalogue is still served");
-        })
+        })?;
+        let is_new = |read: Option<u64>, current: u64| read != Some(current);
+        let mut parts: Vec<(&str, Result<()>)> = vec![("rules of the configuration", self.write_pending_rules().await)];
+        // Finishing a migration counts as a change, too.
+        if is_new(progress.deferred_config, changes.journal) {
+            let applied = self.state.apply_deferred_config().await;
+            progress.deferred_config = applied.is_ok().then_some(changes.journal);
+            parts.push(("the rest of the configuration", applied));
+        }
+        if is_new(progress.counts, changes.counts) {
+            let loaded = self.dispatcher.monitoring.usage.load(&*self.state.store).await;
+            progress.counts = loaded.is_ok().then_some(changes.counts);
+            parts.push(("counts", loaded));
+        }
+        if is_new(progress.logins, changes.logins) {
+            let loaded = self.logins.load().await;
+            progress.logins = loaded.is_ok().then_some(changes.logins);
+            parts.push(("logins", loaded));
+        }
+        if is_new(progress.token_uses, changes.token_uses) {
+            let loaded = self.load_token_uses().await;
+            progress.token_uses = loaded.is_ok().then_some(changes.token_uses);
+            parts.push(("last uses of tokens", loaded));
+        }
+        parts.push(("reports of nodes", self.report_node(progress).await));
+        for (part, result) in parts {
+            if let Err(error) = result {
+                tracing::warn!(%error, "{part} cannot be exchanged with the store now");
+            }
+        }
+        Ok(())
     }
 
-    /// Reads the parts of the store that have changed since the last time. That is noted only after all were read, so a
-    /// failure is repeated with the next tick.
-    async fn apply_changes(&self, progress: &mut FollowProgress) -> Result<()> {
+    /// Applies new records and statuses; returns the change counters of the store from before that.
+    async fn apply_journal(&self, progress: &mut FollowProgress) -> Result<ChangeCounters> {
         let changes = self.state.store.change_counters().await?;
-        let last = progress.last_changes;
-        let has_changed =
-            |part: fn(&ChangeCounters) -> u64| last.as_ref().is_none_or(|last| part(last) != part(&changes));
         // A lease can end without a write: when its process was killed. So read the statuses on each tick while a lease
         // is held.
         let discovering = self.state.snapshot().statuses.values().any(SourceStatus::is_being_discovered);
-        if has_changed(|changes| changes.journal) || discovering {
+        if progress.journal != Some(changes.journal) || discovering {
             // Records of other processes belong to no request here; their log events share a trace of their own.
             let span = tracing::info_span!("follow_writes", trace_id = %Trace::log_only().id());
-            self.state.catch_up().instrument(span.clone()).await?;
-            self.state.write_pending_rules().instrument(span.clone()).await?;
-            self.state.apply_deferred_config().instrument(span).await?;
+            self.state.catch_up().instrument(span).await?;
+            progress.journal = Some(changes.journal);
         }
-        if has_changed(|changes| changes.counts) {
-            self.dispatcher.monitoring.usage.load(&*self.state.store).await?;
-        }
-        if has_changed(|changes| changes.logins) {
-            self.logins.load().await?;
-        }
-        if has_changed(|changes| changes.token_uses) {
-            self.load_token_uses().await?;
-        }
-        progress.last_changes = Some(changes);
-        Ok(())
+        Ok(changes)
+    }
+
+    /// Writes rules of the configuration that could not be written before.
+    async fn write_pending_rules(&self) -> Result<()> {
+        let span = tracing::info_span!("write_pending_rules", trace_id = %Trace::log_only().id());
+        self.state.write_pending_rules().instrument(span).await
     }
 
     /// Reports this node to the others when its position has changed, and regularly; reads the reports of all nodes. Does

@@ -55,7 +55,9 @@ impl StoreMonitor {
                 last.state = StoreState::Ok;
                 last.ok_at = now;
             }
-            Err(error) => last.state = StoreState::from_error(error),
+            Err(error) if is_outage(error) => last.state = StoreState::from_error(error),
+            // A conflict with another process, or a busy pool, says nothing about the store.
+            Err(_) => {}
         }
     }
 
@@ -67,12 +69,12 @@ impl StoreMonitor {
     /// Records a failed access between the runs, so that the response to it is marked as stale already. The next run finds
     /// out whether the store works again.
     pub(crate) fn record_failure(&self, error: &Error) {
-        if error.code == Code::StoreUnavailable {
+        if is_outage(error) {
             self.last.lock().state = StoreState::from_error(error);
         }
     }
 
-    /// Whether the last access succeeded.
+    /// Whether the store works, as the last access to it showed.
     pub(crate) fn is_ok(&self) -> bool {
         self.last.lock().state == StoreState::Ok
     }
@@ -83,5 +85,34 @@ impl StoreMonitor {
         let is_silent = last.maintained_at.elapsed() > MAINTENANCE_TIMEOUT;
         let state = if last.state == StoreState::Ok && is_silent { StoreState::Down } else { last.state };
         StoreHealth { state, since: (state != StoreState::Ok).then_some(last.ok_at) }
+    }
+}
+
+/// Whether an error shows that the store does not work. An error that carries no state of the store and is not
+/// `STORE_UNAVAILABLE` is one of the request.
+fn is_outage(error: &Error) -> bool {
+    let has_state = error.details.as_ref().is_some_and(|details| details.get("store").is_some());
+    has_state && StoreState::from_error(error) != StoreState::Ok || (!has_state && error.code == Code::StoreUnavailable)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_outage_makes_a_store_count_as_down() {
+        let check = |error: Error, expected| {
+            let (between, periodic) = (StoreMonitor::new(Timestamp(1)), StoreMonitor::new(Timestamp(1)));
+            between.record_failure(&error);
+            periodic.record_maintenance(&Err(error), Timestamp(2));
+            assert_eq!([between.health().state, periodic.health().state], [expected; 2]);
+        };
+        check(Error::new(Code::StoreUnavailable, "it cannot be reached"), StoreState::Down);
+        check(StoreState::Damaged.annotate(Error::new(Code::StoreUnavailable, "x")), StoreState::Damaged);
+        check(
+            StoreState::Ok.annotate(Error::new(Code::StoreUnavailable, "all connections are in use")),
+            StoreState::Ok,
+        );
+        check(Error::new(Code::Conflict, "other processes keep writing"), StoreState::Ok);
     }
 }

@@ -145,10 +145,10 @@ pub(super) fn outage_error() -> Error {
     Error::new(Code::StoreUnavailable, message)
 }
 
-/// All connections of this process are in use.
+/// All connections of this process are in use. The store itself works.
 pub(super) fn busy_pool_error(max_connections: usize) -> Error {
     let message = format!("the store is busy: all {max_connections} connections of this process are in use; try again");
-    Error::new(Code::StoreUnavailable, message)
+    StoreState::Ok.annotate(Error::new(Code::StoreUnavailable, message)).with_retryable(true)
 }
 
 /// The store was closed by this process.
