@@ -1,8 +1,8 @@
 //! Tool calls: one straight function from a name to a result, with one error code for each step that can fail.
 //!
 //! Steps: count the call for its caller, discover the source if needed, find the tool, check that it is enabled,
-//! allowed and may run on this node, validate the arguments, wait for the limits of caller and source, pass the circuit breaker, send, clean and page the result. The steps are in the submodules; the protocols are left
-//! to the connectors.
+//! allowed and may run on this node, validate the arguments, wait for the limits of caller and source, pass the circuit
+//! breaker, send, clean and page the result. The steps are in the submodules; the protocols are left to the connectors.
 //!
 //! ```text
 //! step                                       code if it fails

@@ -302,8 +302,8 @@ impl Refresher {
         outcomes.into_iter().next().ok_or_else(none)
     }
 
-    /// Returns the enabled sources of this node that are not fresh. Both stale and missing ones; whether they are in a backoff
-    /// period is not considered.
+    /// Returns the enabled sources of this node that are not fresh. Both stale and missing ones; whether they are in a
+    /// backoff period is not considered.
     pub fn due_sources(&self) -> Vec<SourceId> {
         let snapshot = self.state.snapshot();
         let now = self.state.now();

@@ -160,18 +160,21 @@ async fn a_start_with_a_snapshot_equals_a_full_replay() {
 
 #[tokio::test]
 async fn an_unusable_snapshot_is_ignored_and_replaced() {
-    let store = store_with_long_journal().await;
-    let good = write_snapshot(&store).await;
+    let good = write_snapshot(&store_with_long_journal().await).await;
     let other_record = JournalPosition { seq: 12_003, ..good.position.clone() };
     let beyond = JournalPosition { seq: 99_999, ..good.position.clone() };
-    for (what, unusable, is_fault) in [
+    let cases = [
         ("changed", StoredSnapshot { body: good.body.replace("push", "pull"), ..good.clone() }, true),
         ("no JSON", StoredSnapshot::new(good.position.clone(), env!("CARGO_PKG_VERSION"), "{".into()), true),
         ("other version", StoredSnapshot::new(good.position.clone(), "0.0.1", good.body.clone()), false),
         ("other record", StoredSnapshot::new(other_record, env!("CARGO_PKG_VERSION"), good.body.clone()), false),
         ("beyond the end", StoredSnapshot::new(beyond, env!("CARGO_PKG_VERSION"), good.body.clone()), false),
-    ] {
+    ];
+    for (what, unusable, is_fault) in cases {
+        // A store of its own: one with a later snapshot would keep that.
+        let store = store_with_long_journal().await;
         store.put_snapshot(&unusable).await.unwrap();
+        assert_eq!(store.snapshot().await.unwrap().as_ref(), Some(&unusable), "{what}");
         let registry = open_long(&store, false).await;
         assert!(registry.inventory().source(&id("git")).unwrap().tools.contains_key("push"), "{what}");
         assert_eq!(registry.inventory().version, 12_004, "{what}");
