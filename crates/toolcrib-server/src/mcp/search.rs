@@ -92,6 +92,8 @@ impl McpService {
         // Sources that failed are not mentioned: searching again would not help.
         let missing = sources.into_iter().filter(|source| !blocked.contains_key(&source.id));
         let missing = missing.filter(|source| source.enabled && source.freshness == Freshness::Missing);
+        // Nor are those that this node never discovers: another one may not run.
+        let missing = missing.filter(|source| self.registry.sources().ensure_may_start(&source.id).is_ok());
         let missing = missing.filter(|source| source.last_error.is_none()).count();
         if missing > 0 {
             let subject = if missing == 1 { "1 source is" } else { &format!("{missing} sources are") };

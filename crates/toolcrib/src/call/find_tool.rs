@@ -141,8 +141,9 @@ fn explain_bare_name(visibility: &Visibility, name: &str, now: Timestamp) -> Opt
     const MAX_LISTED_SOURCES: usize = 5;
     let snapshot = visibility.snapshot();
     let enabled = snapshot.enabled_sources().map(|(id, _)| id);
-    // The tool may belong to one of these.
-    let undiscovered = enabled.filter(|id| snapshot.freshness(id, now) == Freshness::Missing);
+    // The tool may belong to one of these. Those of other nodes are not discovered here.
+    let here = enabled.filter(|id| snapshot.ensure_may_start(id).is_ok());
+    let undiscovered = here.filter(|id| snapshot.freshness(id, now) == Freshness::Missing);
     let undiscovered: Vec<&SourceId> = undiscovered.filter(|id| visibility.shows_source(id)).collect();
     if undiscovered.is_empty() {
         return None;
