@@ -29,12 +29,16 @@ impl Freshness {
     pub fn evaluate(checked_at: Option<Timestamp>, ttl: Duration, now: Timestamp) -> Freshness {
         match checked_at {
             None => Freshness::Missing,
-            // A check in the future means that the clock was set back; its age is unknown then.
-            Some(at) if at > now || now.since(at) >= ttl => Freshness::Stale,
+            // A check further in the future means that the clock was set back; its age is unknown then.
+            Some(at) if at > now.plus(MAX_CLOCK_DIFFERENCE) || now.since(at) >= ttl => Freshness::Stale,
             Some(_) => Freshness::Fresh,
         }
     }
 }
+
+/// Difference between the clocks of machines that share a store. A check that is ahead by less has just been made, by a
+/// machine whose clock is ahead.
+pub const MAX_CLOCK_DIFFERENCE: Duration = Duration::from_secs(10);
 
 /// Maximum pause after failures: five minutes, as long as the default `ttl`. A stored pause that ends later is ignored,
 /// because then the wall clock was set back.
@@ -62,7 +66,10 @@ mod tests {
         assert_eq!(check(None, 0), Freshness::Missing);
         assert_eq!(check(Some(0), 299_999), Freshness::Fresh);
         assert_eq!(check(Some(0), 300_000), Freshness::Stale);
-        assert_eq!(check(Some(10), 5), Freshness::Stale);
+        let ahead = i64::try_from(MAX_CLOCK_DIFFERENCE.as_millis()).unwrap();
+        assert_eq!(check(Some(ahead), 0), Freshness::Fresh);
+        assert_eq!(check(Some(ahead + 1), 0), Freshness::Stale);
+        assert_eq!(Freshness::evaluate(Some(Timestamp(5)), Duration::ZERO, Timestamp(0)), Freshness::Stale);
     }
 
     #[test]

@@ -256,8 +256,8 @@ impl Discoverer {
     }
 
     /// Returns what another process discovered since `before`, if that satisfies this request. A forced refresh is
-    /// satisfied by any attempt that has ended since the request, even a failed one; otherwise by a fresh list or a new
-    /// failure.
+    /// satisfied by any attempt that has ended since the request, even a failed one; otherwise by a fresh list, a new
+    /// failure, or a new list that is not fresh only because the clock of the other machine is another one.
     fn outcome_of_other_process(&self, id: &SourceId, before: &SourceStatus, force: bool) -> Option<RefreshOutcome> {
         let snapshot = self.state.snapshot();
         let after = snapshot.source_status(id);
@@ -267,8 +267,13 @@ impl Discoverer {
         }
         let has_new_attempt = after.started_at != before.started_at;
         let is_fresh = !snapshot.is_due(id, self.state.now());
-        let is_satisfied =
-            if force { has_new_attempt } else { is_fresh || (has_new_attempt && after.last_error.is_some()) };
+        let has_list = after.checked_at.is_some() && snapshot.catalog.source(id).is_some();
+        let is_current = has_list && !after.invalidated && !snapshot.has_connection_changed(id);
+        let is_satisfied = if force {
+            has_new_attempt
+        } else {
+            is_fresh || (has_new_attempt && (after.last_error.is_some() || is_current))
+        };
         is_satisfied.then(|| self.current_outcome(id, after.last_error))
     }
 
