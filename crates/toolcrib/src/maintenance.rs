@@ -255,8 +255,7 @@ impl Maintenance {
     /// Reads which nodes share the store.
     pub(crate) async fn load_nodes(&self) -> Result<()> {
         let nodes = self.state.store.nodes().await?;
-        let alive = nodes.iter().flatten().filter(|node| node.alive).count();
-        self.state.set_has_other_nodes(alive > 1);
+        self.state.set_shared(nodes.is_some());
         self.nodes.store(nodes.map(|nodes| Arc::new((Instant::now(), nodes))));
         Ok(())
     }

@@ -29,7 +29,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use tokio::sync::{MutexGuard, broadcast};
+use tokio::sync::futures::Notified;
+use tokio::sync::{MutexGuard, Notify, broadcast};
 use tokio::time::{Instant, sleep};
 use toolcrib_catalog::search::embeddings::LazyModel;
 use toolcrib_catalog::{Catalog, CatalogSource};
@@ -81,8 +82,8 @@ pub(crate) struct State {
     pub(crate) node: NodeId,
     /// Results of the accesses to the store.
     pub(crate) store_monitor: StoreMonitor,
-    /// Whether other nodes share the store at present.
-    has_other_nodes: AtomicBool,
+    /// Whether other nodes can share the store: it keeps their reports.
+    is_shared: AtomicBool,
     options: Arc<RegistryOptions>,
     /// Settings of the configuration that hold for all sources; replaced by `reconfigure`.
     pub(crate) settings: ArcSwap<ConfiguredSettings>,
@@ -97,6 +98,8 @@ pub(crate) struct State {
     writer: tokio::sync::Mutex<WriterState>,
     /// Current state for readers; replaced as a whole.
     snapshot: ArcSwap<Snapshot>,
+    /// Notified whenever `snapshot` was replaced.
+    published: Notify,
     /// Sends to every subscriber of the registry.
     notices: broadcast::Sender<RegistryNotice>,
     /// Told which sources changed; also holds the built-in tools.
@@ -193,13 +196,14 @@ impl State {
             store_key,
             node: NodeId::random(&store_key),
             store_monitor: StoreMonitor::new(options.clock.now()),
-            has_other_nodes: AtomicBool::new(false),
+            is_shared: AtomicBool::new(false),
             settings: ArcSwap::from_pointee(ConfiguredSettings::from_config(config)),
             trust: ArcSwap::from_pointee(options.trust.clone()),
             reconciling_rules: tokio::sync::Mutex::default(),
             deferred_config: tokio::sync::Mutex::default(),
             writer: tokio::sync::Mutex::new(WriterState::new(options)),
             snapshot: ArcSwap::from_pointee(snapshot),
+            published: Notify::new(),
             notices: notices.clone(),
             connectors,
             tasks,
@@ -212,13 +216,19 @@ impl State {
         self.snapshot.load_full()
     }
 
-    /// Whether other nodes share the store, as of the last read of their reports.
-    pub(crate) fn has_other_nodes(&self) -> bool {
-        self.has_other_nodes.load(Ordering::Relaxed)
+    /// Completes when a snapshot is published after this call.
+    pub(crate) fn next_snapshot(&self) -> Notified<'_> {
+        self.published.notified()
     }
 
-    pub(crate) fn set_has_other_nodes(&self, has_others: bool) {
-        self.has_other_nodes.store(has_others, Ordering::Relaxed);
+    /// Whether this process is a node of a store that others can share. Not whether they do at present: nodes that start
+    /// together have not reported yet.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.options.follow_writes && self.is_shared.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_shared(&self, is_shared: bool) {
+        self.is_shared.store(is_shared, Ordering::Relaxed);
     }
 
     /// Returns the wall-clock time of the registry's clock.
@@ -307,16 +317,6 @@ impl State {
         }
     }
 
-            decide(writer)
-        };
-        self.write_despite_damage(actor, measurement, decide).await
-    }
-
-    /// Like `write`, also on a damaged journal: for the decision to accept the damage.
-    pub(crate) async fn write_despite_damage(
-        &self,
-        actor: &Actor,
-        measurement: Option<Measurement<'_>>,
     /// The only write path to the journal: catch up, decide, append, catch up; repeated when another process appended
     /// meanwhile. `measurement` is written with the events, in one transaction. `decide` may run several times.
     pub(crate) async fn write(
@@ -327,6 +327,16 @@ impl State {
     ) -> Result<WriteOutcome> {
         let decide = |writer: &WriterState| {
             writer.ensure_undamaged()?;
+            decide(writer)
+        };
+        self.write_despite_damage(actor, measurement, decide).await
+    }
+
+    /// Like `write`, also on a damaged journal: for the decision to accept the damage.
+    pub(crate) async fn write_despite_damage(
+        &self,
+        actor: &Actor,
+        measurement: Option<Measurement<'_>>,
         decide: impl Fn(&WriterState) -> Result<Vec<Event>>,
     ) -> Result<WriteOutcome> {
         let mut writer = self.writer.lock().await;

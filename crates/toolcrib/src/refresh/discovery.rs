@@ -34,12 +34,14 @@ use crate::trace::Trace;
 const LEASE_DURATION: Duration = Duration::from_secs(10);
 /// Interval of lease renewals. A holder can miss three renewals in a row before the lease ends.
 const LEASE_RENEW_INTERVAL: Duration = Duration::from_millis(2500);
-/// Interval of attempts to acquire a lease that another process holds; doubled after each attempt. While another
-/// process holds the lease, an attempt only reads the store.
+/// Interval of attempts to acquire a lease that another process holds, for a process that does not follow the writes of
+/// others; doubled after each attempt. While another process holds the lease, an attempt only reads the store.
 const MIN_LEASE_RETRY_INTERVAL: Duration = Duration::from_millis(50);
-/// Upper bound of that interval, which is for a process that does not follow the writes of others. One that does learns
-/// of the end of the other discovery from its record.
+/// Upper bound of that interval.
 const MAX_LEASE_RETRY_INTERVAL: Duration = Duration::from_millis(500);
+/// Time after which a process that follows the writes of others tries again without news of the end of the other
+/// discovery, which may be lost.
+const NEWS_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time beyond its timeout that a connector gets to close the connection and report the reason of a failure. Also the
 /// margin for which a process waits for the discovery of another one.
 const DISCOVERY_GRACE_PERIOD: Duration = Duration::from_secs(10);
@@ -78,8 +80,9 @@ pub(crate) struct Discoverer {
     pub(super) options: Arc<RegistryOptions>,
     pub(super) tokenizer_preload: std::sync::Once,
     pub(super) permits: DiscoveryPermits,
-    /// Leases of the discoveries that are running, with their holders.
-    pub(super) held_leases: Mutex<BTreeMap<SourceId, String>>,
+    /// Leases of the discoveries that are running, by their holders. A source has several for a moment when it is declared
+    /// anew during its discovery.
+    pub(super) held_leases: Mutex<BTreeMap<String, SourceId>>,
     /// Serialises lists and tools that the host records in this process. Each tool is merged with the list before it; with
     /// one at a time, only other processes make it start again.
     pub(crate) recording: tokio::sync::Mutex<()>,
@@ -143,9 +146,12 @@ impl Discoverer {
         let wait_limit = discovery_timeout(source, false).saturating_add(DISCOVERY_GRACE_PERIOD);
         let mut deadline = None;
         loop {
+            // Before a permit is taken, which other sources need, and after the wait for it.
+            if let Some(outcome) = self.outcome_of_other_process(&source.id, before, refresh.force) {
+                return Ok((outcome, None));
+            }
             let connection_permit = self.permits.connections.acquire().await.map_err(closed_error)?;
             let permit = self.permits.discoveries.acquire().await.map_err(closed_error)?;
-            // Another process may have discovered the source between the request and the permit.
             if let Some(outcome) = self.outcome_of_other_process(&source.id, before, refresh.force) {
                 return Ok((outcome, None));
             }
@@ -164,17 +170,46 @@ impl Discoverer {
                 let message = "another process has been discovering it for too long; try again";
                 return Err(Error::new(Code::ToolUnavailable, message));
             }
-            // Polled, because a holder that is killed releases nothing and sends no signal. At random times, so that those
-            // who wait do not ask together.
-            tokio::time::sleep(retry_interval.mul_f64(rand::random_range(0.5..1.0))).await;
-            retry_interval = (retry_interval * 2).min(MAX_LEASE_RETRY_INTERVAL);
+            // At random times, so that those who wait do not ask together.
+            if self.options.follow_writes {
+                let limit = NEWS_TIMEOUT.mul_f64(rand::random_range(0.5..1.0));
+                let _ =
+                    tokio::time::timeout(limit, self.wait_for_end_elsewhere(&source.id, before, refresh.force)).await;
+            } else {
+                tokio::time::sleep(retry_interval.mul_f64(rand::random_range(0.5..1.0))).await;
+                retry_interval = (retry_interval * 2).min(MAX_LEASE_RETRY_INTERVAL);
+            }
         }
     }
 
-    /// Waits for a random time, longer the more discoveries this process has begun, if other nodes share the store: they
-    /// need the same sources at about the same time, and the first one must not take all of them.
+    /// Waits until the snapshot shows the outcome of the discovery by another process, or that its lease has ended. A
+    /// holder that is killed releases nothing; its lease ends by time. Reads no store: maintenance publishes the news.
+    async fn wait_for_end_elsewhere(&self, id: &SourceId, before: &SourceStatus, force: bool) {
+        let mut was_held = false;
+        loop {
+            // Created before the snapshot is read, so that no later one is missed.
+            let next_snapshot = self.state.next_snapshot();
+            if self.outcome_of_other_process(id, before, force).is_some() {
+                return;
+            }
+            let status = self.state.snapshot().source_status(id);
+            let held_until = status.discovering_until.filter(|_| status.is_being_discovered());
+            if was_held && held_until.is_none() {
+                return;
+            }
+            // A snapshot that is older than the other discovery does not show its lease yet.
+            was_held |= held_until.is_some();
+            match held_until {
+                Some(until) => drop(tokio::time::timeout_at(until, next_snapshot).await),
+                None => next_snapshot.await,
+            }
+        }
+    }
+
+    /// Waits for a random time, longer the more discoveries this process has begun, if other nodes can share the store:
+    /// they may need the same sources at about the same time, and the first one must not take all of them.
     pub(super) async fn wait_for_turn(&self, running: usize) {
-        if self.state.has_other_nodes() && running > 1 {
+        if self.state.is_shared() && running > 1 {
             let running = u32::try_from(running).unwrap_or(u32::MAX);
             let spread = SPREAD_PER_DISCOVERY.saturating_mul(running).min(MAX_SPREAD);
             tokio::time::sleep(spread.mul_f64(rand::random())).await;
@@ -186,10 +221,10 @@ impl Discoverer {
         // Unique per discovery: two registries in one process are two holders.
         let holder = format!("{}-{:016x}", std::process::id(), rand::random::<u64>());
         // Noted first: when the registry closes, this future may be dropped after the store has granted the lease.
-        self.held_leases.lock().insert(id.clone(), holder.clone());
+        self.held_leases.lock().insert(holder.clone(), id.clone());
         let lease = self.state.store.acquire_lease(id, &holder, LEASE_DURATION).await;
         if !matches!(lease, Ok(Lease::Granted)) {
-            self.held_leases.lock().remove(id);
+            self.held_leases.lock().remove(&holder);
         }
         Ok(matches!(lease?, Lease::Granted).then_some(holder))
     }
@@ -235,7 +270,7 @@ impl Discoverer {
 
     /// Releases the lease. A failure is only logged: the outcome is recorded by now, and the lease expires by itself.
     async fn release_lease(&self, id: &SourceId, holder: &str) {
-        self.held_leases.lock().remove(id);
+        self.held_leases.lock().remove(holder);
         let release = async {
             self.state.store.release_lease(id, holder).await?;
             self.state.catch_up().await
@@ -248,7 +283,7 @@ impl Discoverer {
     /// Releases the leases of discoveries that were dropped, so that other processes need not wait for their end.
     pub(super) async fn release_held_leases(&self) {
         let held = std::mem::take(&mut *self.held_leases.lock());
-        for (id, holder) in held {
+        for (holder, id) in held {
             if let Err(error) = self.state.store.release_lease(&id, &holder).await {
                 tracing::debug!(%error, "a discovery lease cannot be released");
             }
@@ -286,8 +321,9 @@ impl Discoverer {
         RefreshOutcome { error, inventory_hash, unchanged, ..RefreshOutcome::new(id.clone(), status) }
     }
 
-    /// Contacts the source and records the result, provided that `holder` still has the lease then. Success, failure and an unchanged
-    /// document each end in one commit, which holds the check, the status and, for a changed list, the event.
+    /// Contacts the source and records the result, provided that `holder` still has the lease then. Success, failure and
+    /// an unchanged document each end in one commit, which holds the check, the status and, for a changed list, the
+    /// event.
     async fn discover_now(
         &self,
         source: &Source,
@@ -455,4 +491,15 @@ fn log_success(source: &Source, tool_count: usize, duration_ms: u64, trace: &Tra
         duration_ms,
         "tools.discovery.server.success"
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leases_of_a_dead_node_end_in_seconds_and_a_live_one_keeps_its_own() {
+        assert!(LEASE_DURATION <= Duration::from_secs(10));
+        assert!(LEASE_DURATION > 3 * LEASE_RENEW_INTERVAL);
+    }
 }

@@ -588,6 +588,7 @@ impl State {
             change(&mut next);
             next
         });
+        self.published.notify_waiters();
     }
 }
 

@@ -4,14 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use toolcrib::core::Timestamp;
+use toolcrib::core::inventory::Actor;
 use toolcrib::refresh::RefreshStatus;
 use toolcrib::registry::DiscoveryStatus;
-use toolcrib::store::{Lease, PostgresStore, Store};
+use toolcrib::store::{Commit, CommitOutcome, DiscoveryCheck, Lease, Measurement, PostgresStore, SourceStatus, Store};
 use toolcrib::testkit::{ScriptedSource, config_with_sources, open_with_connectors};
 use toolcrib::{Refresh, Registry, RegistryOptions};
 use toolcrib_testkit::{postgres, programs};
 
-use crate::support::{cached_tools, id, wait_until};
+use crate::support::{cached_tools, force_refresh, id, wait_until};
 
 const NODE_COUNT: usize = 3;
 /// Duration of a discovery, so that it costs more than the lease that it needs.
@@ -82,10 +84,7 @@ async fn assert_all_nodes_discover(test: &str, source_count: usize) {
     let Some(url) = postgres::shared_database() else { return programs::skip(test, "PostgreSQL is not installed") };
     let names = source_names(source_count);
     let nodes = open_nodes(&url, NODE_COUNT, &names).await;
-    for node in &nodes {
-        let knows_others = || node.registry.store().nodes().is_some_and(|nodes| nodes.len() == NODE_COUNT);
-        wait_until("the nodes know each other", knows_others).await;
-    }
+    // At once: nodes that start together do not know of each other yet.
     join_all(nodes.iter().map(DiscoveringNode::refresh_all)).await;
 
     assert_eq!(contacts(&nodes, &names), vec![1; source_count], "each source is contacted once");
@@ -131,4 +130,67 @@ async fn discoveries_of_a_node_that_has_ended_are_taken_over() {
         let is_renewed = ended.renew_lease(source, "ended", Duration::from_secs(60)).await.unwrap();
         assert!(!is_renewed, "a node that wakes up has lost its lease");
     }
+}
+
+/// When the holder of a lease that was taken over notices it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum TakeoverNotice {
+    /// When it records its result.
+    Record,
+    /// When it renews the lease.
+    Renewal,
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_lost_its_lease_records_nothing() {
+    let name = "a_node_that_lost_its_lease_records_nothing";
+    for notice in [TakeoverNotice::Record, TakeoverNotice::Renewal] {
+        let Some(url) = postgres::shared_database() else { return programs::skip(name, "PostgreSQL is not installed") };
+        let node = DiscoveringNode::open(&url, &source_names(1)).await;
+        let (source, scripted) = (id("s000"), &node.sources[0]);
+        let store = PostgresStore::open(&url).await.unwrap();
+        scripted.pause();
+        let taking_over = async {
+            wait_until("the discovery has begun", || scripted.discoveries() == 1).await;
+            // The node was paused for longer than its lease.
+            postgres::run_sql(&url, "UPDATE leases SET holder = 'successor', until = now() + interval '1 minute'");
+            record_check(&store, "successor").await;
+            if notice == TakeoverNotice::Record {
+                scripted.resume();
+            }
+        };
+        let (outcome, ()) = tokio::join!(force_refresh(&node.registry, "s000"), taking_over);
+        let has_result = notice == TakeoverNotice::Record;
+        assert_eq!((outcome.status, outcome.contacted), (RefreshStatus::Unchanged, has_result), "{notice:?}");
+        assert_eq!(scripted.discoveries(), 1, "{notice:?}");
+        assert_eq!(cached_tools(&node.registry), [""; 0], "{notice:?}");
+        let checks = store.checks(&source).await.unwrap();
+        assert_eq!(checks.iter().map(|check| check.at).collect::<Vec<_>>(), [SUCCESSOR_STARTED_AT], "{notice:?}");
+        scripted.resume();
+    }
+}
+
+const SUCCESSOR_STARTED_AT: Timestamp = Timestamp(1_790_000_000_000);
+
+/// Records an unchanged list, as the holder of the lease of `s000`.
+async fn record_check(store: &PostgresStore, holder: &str) {
+    let status = SourceStatus {
+        started_at: SUCCESSOR_STARTED_AT,
+        checked_at: Some(SUCCESSOR_STARTED_AT),
+        ..SourceStatus::default()
+    };
+    let check = DiscoveryCheck {
+        source: id("s000"),
+        at: SUCCESSOR_STARTED_AT,
+        duration_ms: 1,
+        tool_count: Some(0),
+        error: None,
+        transition: None,
+    };
+    let head = store.records(0, 1_000).await.unwrap().len() as u64;
+    let measurement = Some(Measurement::from_check(&check, &status).under_lease(holder));
+    let actor = Actor::new("successor");
+    let at = SUCCESSOR_STARTED_AT;
+    let commit = Commit { expected_head: head, first_seq: head + 1, at, actor: &actor, events: &[], measurement };
+    assert_eq!(store.commit(commit).await.unwrap(), CommitOutcome::Committed);
 }
