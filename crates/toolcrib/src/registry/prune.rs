@@ -14,6 +14,8 @@ use crate::store::{PruneMode, PruneReport, PruneSelection, RecordReferences};
 /// Age below which nothing is removed, except expired logins: a discovery stores its list before the record that refers
 /// to it, and tools and tokens that other nodes add meanwhile are used at once.
 const MIN_CONTENT_AGE: Duration = Duration::from_secs(60 * 60);
+/// Time since the last call for which counts of an unknown tool are kept: the host program of another process may have it.
+const MIN_COUNT_AGE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 impl StoreMaintenance<'_> {
     /// Removes, or only counts, what is not needed: checks of removed sources and those older than `keep_checks`,
@@ -31,12 +33,20 @@ impl StoreMaintenance<'_> {
         let references = self.read_references().await?;
         let now = self.registry.state.now();
         let age = i64::try_from(keep_checks.as_millis()).unwrap_or(i64::MAX);
+        let mut known = select_known(&snapshot);
+        let oldest = Timestamp(now.0.saturating_sub(i64::try_from(MIN_COUNT_AGE.as_millis()).unwrap_or(i64::MAX)));
+        for count in self.registry.state.store.call_counts().await? {
+            if count.last_called.is_some_and(|at| at >= oldest) {
+                known.counted_sources.insert(count.source.clone());
+                known.counted_tools.insert(ToolId { source: count.source, name: count.tool });
+            }
+        }
         let selection = PruneSelection {
             now,
             checks_since: Timestamp(now.0.saturating_sub(age)),
             lists: references.manifests.into_iter().chain(references.features).collect(),
             min_age: MIN_CONTENT_AGE,
-            ..select_known(&snapshot)
+            ..known
         };
         self.registry.state.store.administration().prune(&selection, mode).await
     }
@@ -82,5 +92,35 @@ fn select_known(snapshot: &Snapshot) -> PruneSelection {
         tokens: inventory.tokens().map(|token| token.id.clone()).collect(),
         definitions: inventory.sources().map(|(_, state)| state.definition).collect(),
         ..PruneSelection::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::RegistryOptions;
+    use crate::clock::Clock;
+    use crate::store::{CallCount, CountBatch, MemoryStore, Store};
+    use crate::testkit::{ScriptedSource, config_with_sources, open_with_connectors};
+
+    /// The host program of another process has tools that no record announces.
+    #[tokio::test]
+    async fn counts_of_unknown_tools_are_kept_while_they_are_called() {
+        let (clock, manual_clock) = Clock::manual(Timestamp(1_790_000_000_000));
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let options = RegistryOptions { store: Some(store.clone()), clock, ..RegistryOptions::default() };
+        let factory = ScriptedSource::connector_factory([]);
+        let registry = open_with_connectors(config_with_sources([]), options, factory).await.unwrap();
+        let tool = ToolId { source: SourceId::from_name("host").unwrap(), name: "greet".into() };
+        let count = CallCount { calls: 1, last_called: Some(registry.now()), ..CallCount::zero(&tool) };
+        let batch = CountBatch { writer: "host".into(), number: 1 };
+        store.add_counts(&batch, &[count], &[]).await.unwrap();
+        for (age, remaining) in [(MIN_COUNT_AGE, 1), (Duration::from_millis(1), 0)] {
+            manual_clock.advance(age);
+            registry.store().prune(MIN_COUNT_AGE, PruneMode::Remove).await.unwrap();
+            assert_eq!(store.call_counts().await.unwrap().len(), remaining, "{age:?}");
+        }
     }
 }
