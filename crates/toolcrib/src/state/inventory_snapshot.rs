@@ -20,6 +20,8 @@ use crate::store::{JournalPosition, Store, StoredSnapshot};
 const SNAPSHOT_INTERVAL: u64 = 10_000;
 /// Interval at which a long-running process looks whether a snapshot is due.
 const CHECK_INTERVAL: Duration = Duration::from_secs(10);
+/// Time after a failure before another attempt.
+const RETRY_INTERVAL: Duration = Duration::from_secs(300);
 /// Snapshots of other builds are ignored.
 const PROGRAM_VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -113,17 +115,27 @@ impl State {
             ticks.tick().await;
             if let Err(error) = self.write_snapshot_if_due().await {
                 tracing::warn!(%error, "the snapshot of the inventory cannot be written");
+                tokio::time::sleep(RETRY_INTERVAL).await;
             }
         }
     }
 
-    /// Writes a snapshot if one is due. The writer lock is held only to copy the state.
+    /// Writes a snapshot if one is due, and no other process has written it. The writer lock is held only to copy the
+    /// state.
     async fn write_snapshot_if_due(&self) -> Result<()> {
-        let Some(snapshot) = self.writer.lock().await.take_due_snapshot() else { return Ok(()) };
+        let Some(snapshot) = self.writer.lock().await.due_snapshot() else { return Ok(()) };
         let seq = snapshot.position.seq;
+        let stored = self.store.snapshot().await?.filter(|stored| stored.version == PROGRAM_VERSION);
+        // One beyond this position is of another journal, and is replaced.
+        let stored = stored.map(|stored| stored.position.seq).filter(|stored| *stored <= seq);
+        if let Some(stored) = stored.filter(|stored| seq - stored < SNAPSHOT_INTERVAL) {
+            self.writer.lock().await.snapshot_seq = stored;
+            return Ok(());
+        }
         let convert = move || snapshot.to_stored();
         let stored = tokio::task::spawn_blocking(convert).await.context(Code::Internal, "write a snapshot")??;
         self.store.put_snapshot(&stored).await?;
+        self.writer.lock().await.snapshot_seq = seq;
         tracing::debug!(seq, "wrote a snapshot of the inventory");
         Ok(())
     }
@@ -141,15 +153,14 @@ impl WriterState {
         self.is_unpublished = true;
     }
 
-    /// Returns the state for a new snapshot if one is due. A failed attempt is not repeated before the next one is due.
-    /// None is written of a journal that another version might fold in another way.
-    fn take_due_snapshot(&mut self) -> Option<InventorySnapshot> {
+    /// Returns the state for a new snapshot if one is due. None is written of a journal that another version might fold in
+    /// another way.
+    fn due_snapshot(&self) -> Option<InventorySnapshot> {
         let is_due = self.position.seq.saturating_sub(self.snapshot_seq) >= SNAPSHOT_INTERVAL;
         let is_certain = self.damage.is_empty() && self.newer_record.is_none() && self.inventory.unknown_events == 0;
         if !is_due || !is_certain {
             return None;
         }
-        self.snapshot_seq = self.position.seq;
         Some(InventorySnapshot {
             position: self.position.clone(),
             inventory: self.inventory.clone(),

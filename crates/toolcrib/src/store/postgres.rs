@@ -437,7 +437,7 @@ impl Store for PostgresStore {
     }
 
     async fn put_snapshot(&self, snapshot: &StoredSnapshot) -> Result<()> {
-        with_connection!(self, snapshot::put, snapshot)
+        with_connection!(self, within LONG_OPERATION_TIMEOUT, snapshot::put, snapshot)
     }
 
     async fn snapshot(&self) -> Result<Option<StoredSnapshot>> {

@@ -194,7 +194,7 @@ async fn change_definition(store: &dyn Store, head: u64, name: Fingerprint) {
     let commit =
         Commit { expected_head: head, first_seq: head + 1, at: AT, actor: &actor, events: &events, measurement: None };
     assert_eq!(store.commit(commit).await.unwrap(), CommitOutcome::Committed);
-    store.remove_definitions(&id("files"), Some(name)).await.unwrap();
+    assert!(store.remove_definitions(&id("files"), Some(name), head + 1).await.unwrap());
 }
 
 /// Regression: an entry of an earlier store in the head file made the copy look damaged.
