@@ -65,7 +65,7 @@ enum SessionKind {
     LongRunning,
 }
 
-/// What a command does that only reads, while the store that was named cannot be reached.
+/// Behaviour of a command that only reads, while the store that was named cannot be reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum UnreachableStore {
     Fail,

@@ -100,8 +100,8 @@ pub struct PruneSelection {
     pub definitions: BTreeSet<Fingerprint>,
     /// Manifests and lists of prompts and resources that records refer to.
     pub lists: BTreeSet<Fingerprint>,
-    /// What was stored or used more recently is kept: its record may not be written yet, or was written after this
-    /// selection was read. Counts of cache lookups have no time.
+    /// Minimum age of removed entries. Recent ones are kept: their record may not be written yet, or was written after
+    /// this selection was read. Counts of cache lookups have no time.
     pub min_age: Duration,
 }
 

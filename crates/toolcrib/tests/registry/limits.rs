@@ -1,7 +1,7 @@
 //! Limits on calls, per caller and per source: refusals with the time to wait, queues in turn, and what counts.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -10,6 +10,7 @@ use toolcrib::core::access::Role;
 use toolcrib::core::principal::PrincipalIdentity;
 use toolcrib::testkit::ScriptedSource;
 use toolcrib::{CallOutput, Code, Error, Principal, Registry};
+use toolcrib_testkit::observe::TEST_TIMEOUT;
 
 use crate::support::{TestRegistry, config, list_tools, open_yaml, run_pending_tasks, wait_until};
 
@@ -33,8 +34,13 @@ async fn call_as(registry: &Registry, caller: &str) -> Result<CallOutput, Error>
     registry.call("git__push", json!({})).caller(token(caller)).await
 }
 
-/// Starts calls and waits until they wait for the source or for a limit.
-async fn start_calls(registry: &Registry, caller: &'static str, count: usize, calls: &mut JoinSet<&'static str>) {
+/// Starts calls to a paused source and waits until they wait for it or for a limit.
+async fn start_calls(
+    (registry, git): (&Registry, &ScriptedSource),
+    caller: &'static str,
+    count: usize,
+    calls: &mut JoinSet<&'static str>,
+) {
     for _ in 0..count {
         let registry = registry.clone();
         calls.spawn(async move {
@@ -42,6 +48,12 @@ async fn start_calls(registry: &Registry, caller: &'static str, count: usize, ca
             caller
         });
         run_pending_tasks().await;
+        // The first call uses other threads, whose end the paused time does not wait for.
+        let deadline = Instant::now() + TEST_TIMEOUT;
+        while git.calls() == 0 {
+            assert!(Instant::now() < deadline, "no call has reached the source");
+            run_pending_tasks().await;
+        }
     }
 }
 
@@ -105,7 +117,7 @@ async fn a_call_above_the_calls_per_minute_of_its_source_does_not_wait_for_its_c
     let (fixture, git) = open_limited("limits: { concurrent_calls: 1 }", "limits: { calls_per_minute: 1 }").await;
     git.pause();
     let mut calls = JoinSet::new();
-    start_calls(&fixture, "a", 1, &mut calls).await;
+    start_calls((&fixture, &git), "a", 1, &mut calls).await;
     let error = call_as(&fixture, "a").await.unwrap_err();
     assert_eq!(details(&error), json!({"by": "source_limit", "limit": "calls_per_minute", "retry_after_ms": 60000}));
     assert_eq!(error.message, "more than 1 call per minute of the source `git`; try again in 1m");
@@ -119,8 +131,8 @@ async fn callers_take_turns_at_a_busy_tool() {
     let (fixture, git) = open_limited("", "").await;
     git.pause();
     let mut calls = JoinSet::new();
-    start_calls(&fixture, "greedy", 300, &mut calls).await;
-    start_calls(&fixture, "modest", 1, &mut calls).await;
+    start_calls((&fixture, &git), "greedy", 300, &mut calls).await;
+    start_calls((&fixture, &git), "modest", 1, &mut calls).await;
     assert_eq!(git.calls(), 128);
     let mut order = Vec::new();
     while !order.contains(&"modest") {
@@ -138,8 +150,8 @@ async fn a_greedy_caller_does_not_delay_the_call_of_another() {
     let (fixture, git) = open_limited("", "limits: { concurrent_calls: 2 }").await;
     git.pause();
     let mut calls = JoinSet::new();
-    start_calls(&fixture, "greedy", 62, &mut calls).await;
-    start_calls(&fixture, "modest", 1, &mut calls).await;
+    start_calls((&fixture, &git), "greedy", 62, &mut calls).await;
+    start_calls((&fixture, &git), "modest", 1, &mut calls).await;
     assert_eq!((git.calls(), source_load(&fixture)), (2, (2, 61)));
     let mut order = Vec::new();
     while !order.contains(&"modest") {
@@ -161,7 +173,7 @@ async fn the_65th_waiting_call_is_refused_and_a_deadline_ends_the_wait() {
         let (fixture, git) = open_limited(top, on_source).await;
         git.pause();
         let mut calls = JoinSet::new();
-        start_calls(&fixture, "a", 65, &mut calls).await;
+        start_calls((&fixture, &git), "a", 65, &mut calls).await;
         let error = call_as(&fixture, "a").await.unwrap_err();
         assert_eq!(details(&error), json!({"by": by, "limit": "concurrent_calls", "retry_after_ms": 1000}));
         let message =
@@ -216,13 +228,13 @@ async fn changed_limits_apply_at_once_and_keep_the_connection() {
     git.pause();
     reload("limits: { concurrent_calls: 1 }", "").await;
     let mut calls = JoinSet::new();
-    start_calls(&fixture, "a", 3, &mut calls).await;
+    start_calls((&fixture, &git), "a", 3, &mut calls).await;
     assert_eq!(git.calls(), 2);
     reload("limits: { concurrent_calls: 2 }", "").await;
     wait_until("a waiting call is sent", || git.calls() == 3).await;
     reload("", "limits: { concurrent_calls: 1 }").await;
     wait_until("the last one is sent", || git.calls() == 4).await;
-    start_calls(&fixture, "a", 3, &mut calls).await;
+    start_calls((&fixture, &git), "a", 3, &mut calls).await;
     assert_eq!((git.calls(), source_load(&fixture)), (5, (1, 2)));
     reload("", "limits: { concurrent_calls: 2 }").await;
     wait_until("a waiting call is sent", || git.calls() == 6).await;
@@ -244,7 +256,7 @@ async fn calls_that_waited_during_a_reload_do_not_undo_it() {
     };
     git.pause();
     let mut calls = JoinSet::new();
-    start_calls(&fixture, "a", 30, &mut calls).await;
+    start_calls((&fixture, &git), "a", 30, &mut calls).await;
     wait_until("they wait", || source_load(&fixture) == (1, 29)).await;
     reload(4).await;
     wait_until("four are sent", || (git.calls(), source_load(&fixture)) == (4, (4, 26))).await;
@@ -258,7 +270,7 @@ async fn calls_that_waited_during_a_reload_do_not_undo_it() {
         end_one_call(&mut calls).await;
         assert_eq!(source_load(&fixture), (4, waiting));
         // Calls of both configurations wait.
-        start_calls(&fixture, "b", 1, &mut calls).await;
+        start_calls((&fixture, &git), "b", 1, &mut calls).await;
         wait_until("it waits", || source_load(&fixture) == (4, waiting + 1)).await;
         end_one_call(&mut calls).await;
     }
