@@ -1,7 +1,8 @@
 //! Several nodes on one PostgreSQL store: real processes on loopback addresses, and a real server.
 //!
-//! Three things have thresholds: how soon all nodes show a write, what the store adds to a call, and how long a start with a
-//! long journal takes. The others are the parts from which docs/scale.md computes larger clusters; two cores cannot show those.
+//! Three things have thresholds: how soon all nodes show a write, what the store adds to a call, and how long a start
+//! with a long journal takes. The others are the parts from which docs/scale.md computes larger clusters; two cores
+//! cannot show those.
 
 mod propagation;
 

@@ -1,5 +1,5 @@
-//! `cargo xtask soak`: the tests of several nodes under faults at their full size. `cargo xtask test` runs them at a size of
-//! some seconds.
+//! `cargo xtask soak`: the tests of several nodes under faults at their full size. `cargo xtask test` runs them at a
+//! size of some seconds.
 
 use std::process::{ExitCode, Stdio};
 
@@ -32,7 +32,8 @@ pub(crate) fn run(paths: &WorkspacePaths) -> ExitCode {
     if report.print_summary() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Runs one test with its output on the terminal. Fails if there is none with this name, with which `cargo test` succeeds.
+/// Runs one test with its output on the terminal. Fails if there is none with this name, with which `cargo test`
+/// succeeds.
 fn run_test(paths: &WorkspacePaths, name: &str) -> StepStatus {
     let test_command = |options: &[&str]| {
         workspace_command(paths, &["test", "--test", TEST_TARGET], &[&["--", "--exact", name], options].concat())

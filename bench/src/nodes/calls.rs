@@ -1,7 +1,7 @@
 //! Calls and reads of a node on PostgreSQL, compared with those of a node with SQLite.
 //!
-//! Both serve the same catalogue from memory, so the store should make no difference: a call leaves only a count, which is
-//! written twice a second.
+//! Both serve the same catalogue from memory, so the store should make no difference: a call leaves only a count, which
+//! is written twice a second.
 
 use std::process::Command;
 use std::time::Duration;
@@ -70,8 +70,8 @@ pub(super) fn run(report: &mut BenchReport, parts: &mut PartsTable, server: &Pos
     Ok(())
 }
 
-/// Compares the CPU time of a call on PostgreSQL, that of the database included, with that of a call with SQLite. The work
-/// that a node does without calls counts, also that during the blocks of the other nodes.
+/// Compares the CPU time of a call on PostgreSQL, that of the database included, with that of a call with SQLite. The
+/// work that a node does without calls counts, also that during the blocks of the other nodes.
 fn add_cpu_ratio(report: &mut BenchReport, before: [Duration; 3], after: [Duration; 3]) {
     let calls = ((BLOCKS + 1) * BLOCK_SIZE) as u32;
     let [shared, database, single] = [0, 1, 2].map(|index| (after[index] - before[index]) / calls);

@@ -1,6 +1,7 @@
 //! Growth of the cost of a write, of lists and of discovery with the number of sources, of nodes and of counted tools.
 //!
-//! A node that learns of a write reads the new records, and the statuses of all sources. Counts and nodes are read by polls.
+//! A node that learns of a write reads the new records, and the statuses of all sources. Counts and nodes are read by
+//! polls.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -120,7 +121,8 @@ impl GrowthTarget {
     }
 
     /// Lists the tools on the first node at a fixed rate. Each list counts a lookup of each source, and the counts are
-    /// written twice a second. Returns the CPU time of a second on the last node, which serves nothing, and on the database.
+    /// written twice a second. Returns the CPU time of a second on the last node, which serves nothing, and on the
+    /// database.
     fn measure_lists(&self) -> Result<(Duration, Duration)> {
         let [first, .., last] = &self.nodes[..] else { return Err("there are no nodes".into()) };
         let mut agent = Agent::connect(&first.mcp_url(), AgentProtocol::Modern)?;

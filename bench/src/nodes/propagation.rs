@@ -1,7 +1,7 @@
 //! Time from a write on one node until all nodes show it.
 //!
-//! Each node has a listener on `/api/events`, which is told of a record when the node has published the catalogue with it.
-//! Polling would load the nodes, and `min_position` would make them read the journal.
+//! Each node has a listener on `/api/events`, which is told of a record when the node has published the catalogue with
+//! it. Polling would load the nodes, and `min_position` would make them read the journal.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -27,8 +27,8 @@ struct TimedWrite {
     acknowledged: Instant,
 }
 
-/// Disables and enables a tool in turn, on each node in turn, at a fixed rate. Each write is one record, and there must be
-/// no other ones.
+/// Disables and enables a tool in turn, on each node in turn, at a fixed rate. Each write is one record, and there must
+/// be no other ones.
 pub(super) fn measure_propagation(
     nodes: &[NodeProcess],
     tool: &str,
@@ -71,8 +71,8 @@ pub(super) fn measure_propagation(
     })
 }
 
-/// Lets a writer for each tool disable and enable it without a pause, on the nodes in turn. Returns the number of writes and
-/// the time that they took.
+/// Lets a writer for each tool disable and enable it without a pause, on the nodes in turn. Returns the number of
+/// writes and the time that they took.
 pub(super) fn write_at_once(
     nodes: &[NodeProcess],
     tools: &[String],

@@ -1,4 +1,5 @@
-//! Time from the end of an outage of the database until all nodes write again, and until they have found out by themselves.
+//! Time from the end of an outage of the database until all nodes write again, and until they have found out by
+//! themselves.
 
 use std::thread;
 use std::time::{Duration, Instant};

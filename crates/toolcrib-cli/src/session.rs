@@ -119,8 +119,8 @@ impl CliSession {
         CliSession::open_existing(common, UnreachableStore::Fail).await
     }
 
-    /// Like [`CliSession::open_read_only`], for a command that is useful without what is stored, such as while the database is
-    /// down.
+    /// Like [`CliSession::open_read_only`], for a command that is useful without what is stored, such as while the
+    /// database is down.
     pub(crate) async fn open_without_records(common: &CommonArguments) -> Result<CliSession> {
         CliSession::open_existing(common, UnreachableStore::UseMemory).await
     }

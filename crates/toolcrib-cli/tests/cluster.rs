@@ -1,5 +1,5 @@
-//! Several nodes as real processes on one PostgreSQL: under faults, behind the balancer of `examples/cluster/`, and started
-//! by the script there; and the shape of its files for containers.
+//! Several nodes as real processes on one PostgreSQL: under faults, behind the balancer of `examples/cluster/`, and
+//! started by the script there; and the shape of its files for containers.
 #![cfg(target_os = "linux")]
 
 mod balancer;
@@ -53,8 +53,8 @@ fn the_example_serves_on_three_nodes_and_survives_the_kill_of_one() {
 
     let node = served_by(&listed[0]).to_owned();
     send_signal("KILL", cluster.node_pid(&node));
-    // The signal does not wait: until all threads of the process have ended, its socket accepts connections. Then the script
-    // reaps it.
+    // The signal does not wait: until all threads of the process have ended, its socket accepts connections. Then the
+    // script reaps it.
     let process_dir = Path::new("/proc").join(cluster.node_pid(&node));
     wait_until("the node has ended", || !process_dir.exists());
     let refused = cluster.list_tools(&session);

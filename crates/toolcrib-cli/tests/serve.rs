@@ -215,8 +215,8 @@ fn expect_stopping_result(result: &Value) {
     expect_stopping(&serde_json::from_str(result["content"][0]["text"].as_str().unwrap()).unwrap());
 }
 
-/// Makes calls in all protocols at once, sends SIGTERM while all are in flight, and returns the responses. Asserts that the
-/// server and all its processes have ended.
+/// Makes calls in all protocols at once, sends SIGTERM while all are in flight, and returns the responses. Asserts that
+/// the server and all its processes have ended.
 fn calls_during_shutdown(steps: u32, calls: usize) -> Vec<(CallProtocol, RawHttpResponse)> {
     let workspace = TestWorkspace::new(&json!({}), &json!({}));
     let log = workspace.path("methods");

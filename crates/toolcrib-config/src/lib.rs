@@ -115,8 +115,8 @@ pub struct Config {
     pub group_references: Vec<GroupReference>,
     /// Problems that do not prevent the configuration from being used.
     pub warnings: Vec<ConfigDiagnostic>,
-    /// Where each key of `defaults`, `expose`, `identity` and `limits`, and each scalar at top level, was set, by its key path
-    /// such as `defaults.ttl`. A key without an entry has its default value.
+    /// Where each key of `defaults`, `expose`, `identity` and `limits`, and each scalar at top level, was set, by its
+    /// key path such as `defaults.ttl`. A key without an entry has its default value.
     pub origins: BTreeMap<String, ConfigOrigin>,
 }
 
@@ -343,8 +343,9 @@ impl Config {
     ///
     /// A source of the same id replaces the lower one as a whole, except that the `tools` rules and `limits` of the
     /// lower one still restrict it: a project cannot lift a restriction of the user. Of `limits` at top level the lower
-    /// value applies. A [`Narrowing`] restricts the lower source in place. `defaults`, `expose` and top-level scalars are merged key by key. Groups, access rules and policies of both
-    /// apply; [`Config::check_rules`] reports those that do not fit together.
+    /// value applies. A [`Narrowing`] restricts the lower source in place. `defaults`, `expose` and top-level scalars
+    /// are merged key by key. Groups, access rules and policies of both apply; [`Config::check_rules`] reports those
+    /// that do not fit together.
     pub fn merge_over(mut self, mut lower: Config) -> Config {
         let mut warnings = std::mem::take(&mut self.warnings);
         warnings.append(&mut lower.warnings);

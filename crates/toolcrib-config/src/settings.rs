@@ -235,8 +235,8 @@ pub(super) fn read_rules(reader: &mut ConfigReader<'_>, id: &SourceId, section: 
 /// Reads one map of globs to verdicts. Entries with an invalid verdict are reported and skipped.
 /// A source with a skipped entry has an error and is not used, so a mistake in a rule allows nothing.
 ///
-/// Rules see the names of tools without the prefix of the source. A glob with the prefix, as tools are shown, also becomes
-/// one without it; of two verdicts on the same glob the stricter applies.
+/// Rules see the names of tools without the prefix of the source. A glob with the prefix, as tools are shown, also
+/// becomes one without it; of two verdicts on the same glob the stricter applies.
 fn read_rule_list(reader: &mut ConfigReader<'_>, id: &SourceId, node: &ConfigNode, path: &str) -> Rules {
     let Some(globs) = reader.as_section(node, path) else { return Rules::default() };
     let prefix = format!("{id}__");

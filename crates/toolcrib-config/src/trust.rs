@@ -163,8 +163,8 @@ impl TrustedFile {
         }
     }
 
-    /// Adds the files of the project that references in `store` name, with their hashes: their content decides which store
-    /// is used.
+    /// Adds the files of the project that references in `store` name, with their hashes: their content decides which
+    /// store is used.
     #[must_use]
     pub fn with_store_files(mut self, files: &BTreeMap<String, Fingerprint>) -> TrustedFile {
         if !files.is_empty() {

@@ -1,5 +1,6 @@
 //! Authentication and authorization. A token, a console session or being a local process gives a request a role; every
-//! route states the [`Permission`] that it requires. Handlers find the [`AuthenticatedClient`] in the request's extensions.
+//! route states the [`Permission`] that it requires. Handlers find the [`AuthenticatedClient`] in the request's
+//! extensions.
 //!
 //! Credentials are tried in this order, and the first kind that is present decides:
 //! 1. `Authorization: Bearer`: the administrator's token, a stored one, or an access token of an identity
@@ -137,8 +138,9 @@ enum Exposure {
 
 impl Authenticator {
     /// Reads the administrator's token, or creates it. Fails when `address` is reachable from other machines and there is
-    /// neither a valid token (the one in `TOOLCRIB_ADMIN_TOKEN` is one) nor an identity provider, for then no remote client
-    /// could be served; also when there is a provider, but no `public_url` by which its tokens could be recognised.
+    /// neither a valid token (the one in `TOOLCRIB_ADMIN_TOKEN` is one) nor an identity provider, for then no remote
+    /// client could be served; also when there is a provider, but no `public_url` by which its tokens could be
+    /// recognised.
     pub(crate) fn open(address: SocketAddr, registry: Registry, config: &ServerConfig) -> Result<Authenticator> {
         let is_remote = !locality::is_loopback(address);
         // The tokens in a damaged journal are unknown. The server still starts and accepts only the admin token.
@@ -240,8 +242,8 @@ impl Authenticator {
         Ok(format!("{}?key={key}", login::LOGIN_PATH))
     }
 
-    /// Ends the console sessions of an administrator's token that this node had before. A failure is logged, and made up for
-    /// at the next start; this node accepts them no longer in any case.
+    /// Ends the console sessions of an administrator's token that this node had before. A failure is logged, and made
+    /// up for at the next start; this node accepts them no longer in any case.
     pub(crate) async fn end_former_admin_sessions(&self) {
         self.admin_sessions.end_former(self.registry.logins()).await;
     }
@@ -267,8 +269,9 @@ impl Authenticator {
         Ok(self.authenticate_without_token(headers, locality))
     }
 
-    /// Verifies an access token of an identity provider; `None` for any other token. A wrong one is not counted as a failed
-    /// attempt: it is refused at the same cost for each client, and a client whose token has expired is no attacker.
+    /// Verifies an access token of an identity provider; `None` for any other token. A wrong one is not counted as a
+    /// failed attempt: it is refused at the same cost for each client, and a client whose token has expired is no
+    /// attacker.
     async fn authenticate_jwt(&self, token: &str, locality: Locality) -> Option<Result<AuthenticatedClient>> {
         if let Some(client) = self.find_verified_jwt(token, locality) {
             return Some(Ok(client));
@@ -295,8 +298,8 @@ impl Authenticator {
         Some(AuthenticatedClient::with_token(principal, locality))
     }
 
-    /// Fails for a session that was opened with a stored token while the journal is damaged: whether the token was revoked
-    /// is unknown then.
+    /// Fails for a session that was opened with a stored token while the journal is damaged: whether the token was
+    /// revoked is unknown then.
     fn ensure_session_verifiable(&self, headers: &HeaderMap) -> Result<()> {
         let Err(damaged) = self.registry.tokens().ensure_reliable() else { return Ok(()) };
         match self.find_session(headers) {
@@ -382,8 +385,8 @@ impl Authenticator {
         self.registry.tokens().find_by_hash(&hash).map(|token| Credential::Token(token.id))
     }
 
-    /// Returns the client of a credential with its current name, role, groups and claims; `None` when its token was revoked
-    /// or expired. Looked up for each request, so that a change takes effect at once, in sessions too.
+    /// Returns the client of a credential with its current name, role, groups and claims; `None` when its token was
+    /// revoked or expired. Looked up for each request, so that a change takes effect at once, in sessions too.
     fn resolve_client(
         &self,
         credential: &Credential,

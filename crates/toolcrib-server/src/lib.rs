@@ -4,8 +4,8 @@
 //! before its handler in `mcp`, `rest` or `console` runs.
 //!
 //! All three interfaces are thin: they parse a request, call the [`Registry`](toolcrib::Registry) and render its answer.
-//! Policy, argument checks, the circuit breaker and the store are the registry's; the MCP wire format and its sessions are
-//! those of `toolcrib_mcp`. This crate neither prints nor exits: that is left to `toolcrib-cli`.
+//! Policy, argument checks, the circuit breaker and the store are the registry's; the MCP wire format and its sessions
+//! are those of `toolcrib_mcp`. This crate neither prints nor exits: that is left to `toolcrib-cli`.
 
 mod serve;
 

@@ -64,8 +64,8 @@ const MAX_RENDERINGS: usize = 5;
 /// MCP service over one registry. Cheap to clone; all clones share their state. One service can serve an HTTP endpoint
 /// and byte streams at the same time.
 ///
-/// More than twenty methods: those of the trait, and the handlers of each method of MCP for tools, in a file per topic. All
-/// of them need the registry and the state of the client.
+/// More than twenty methods: those of the trait, and the handlers of each method of MCP for tools, in a file per topic.
+/// All of them need the registry and the state of the client.
 #[derive(Debug, Clone)]
 pub struct McpService {
     registry: Registry,
@@ -159,8 +159,8 @@ impl McpService {
     }
 
     /// Describes the service for `initialize` and `server/discover`. In search mode the instructions carry the summary of
-    /// the catalogue, in full mode those of the servers. Prompts and lists of resources are offered in full mode only, and
-    /// announced where the mode is not decided yet.
+    /// the catalogue, in full mode those of the servers. Prompts and lists of resources are offered in full mode only,
+    /// and announced where the mode is not decided yet.
     async fn handshake(self, peer: Arc<McpPeer>) -> ServiceDescription {
         self.warm_on_handshake(&peer);
         let extensions = peer.extensions();
@@ -174,8 +174,9 @@ impl McpService {
         ServiceDescription { instructions, ..description }
     }
 
-    /// Renders a response from the catalogue and reports its position. Renders again if the catalogue has changed meanwhile, so
-    /// that the response shows exactly that position; while changes follow each other too fast, it may show a later one.
+    /// Renders a response from the catalogue and reports its position. Renders again if the catalogue has changed
+    /// meanwhile, so that the response shows exactly that position; while changes follow each other too fast, it may
+    /// show a later one.
     async fn render_at_position<'a, T>(&self, extensions: &Extensions, render: impl Fn() -> BoxFuture<'a, T>) -> T {
         let mut attempts = 0;
         loop {
@@ -256,8 +257,8 @@ impl McpService {
 }
 
 impl McpService {
-    /// Handles `prompts/list` and the lists of resources. Discovers what is missing or stale in the background, like a list
-    /// of tools.
+    /// Handles `prompts/list` and the lists of resources. Discovers what is missing or stale in the background, like a
+    /// list of tools.
     async fn feature_list(&self, list: &ListKind, request: &McpRequest) -> McpResult {
         self.refresh_in_background(request).await;
         // Those of most servers follow their tools at once. Clients learn of later ones by a notification.

@@ -1,5 +1,6 @@
-//! `/metrics`, rendered from counters in memory, so that it works while the store or a source hangs. Label values are fixed words, error codes, source ids and a bounded number of callers; tool
-//! names and texts of sources would make the number of series unbounded.
+//! `/metrics`, rendered from counters in memory, so that it works while the store or a source hangs. Label values are
+//! fixed words, error codes, source ids and a bounded number of callers; tool names and texts of sources would make the
+//! number of series unbounded.
 //!
 //! Names, labels and label values are read by dashboards and alerts. They are never renamed, even where the rest of the
 //! program uses another word (`state="resting"` is an open circuit breaker).

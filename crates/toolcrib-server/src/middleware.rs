@@ -1,6 +1,6 @@
 //! Outermost request handler: host and origin check, position, response cache, request id, trace context, metrics and
-//! security headers. Runs before the axum router so that cached responses skip its middleware stack. Roles are checked per
-//! route by [`crate::auth`].
+//! security headers. Runs before the axum router so that cached responses skip its middleware stack. Roles are checked
+//! per route by [`crate::auth`].
 //!
 //! Every response passes through here, also those of a handler that panicked or was cut short by the shutdown. So each
 //! one has a request id, is counted, and carries the security headers.

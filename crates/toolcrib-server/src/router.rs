@@ -100,9 +100,9 @@ async fn not_found(request: Request) -> Response {
     error_response(StatusCode::NOT_FOUND, Code::NotFound, "no such route; `/api/openapi.json` lists the REST API")
 }
 
-/// Reads the path and query of an MCP URL: `/mcp/{group}` or `?group=`, and `?tools=` with globs. Rejects an unknown `mode`:
-/// a silent fallback to another mode would give an agent a list that its configuration did not ask for. Other parameters
-/// are ignored.
+/// Reads the path and query of an MCP URL: `/mcp/{group}` or `?group=`, and `?tools=` with globs. Rejects an unknown
+/// `mode`: a silent fallback to another mode would give an agent a list that its configuration did not ask for. Other
+/// parameters are ignored.
 fn parse_mcp_url(uri: &Uri) -> Result<ViewNarrowing, Box<Response>> {
     let bad_request = |message: String| Box::new(error_response(StatusCode::BAD_REQUEST, Code::BadRequest, &message));
     let mut narrowing = ViewNarrowing::default();

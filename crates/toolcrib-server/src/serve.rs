@@ -69,8 +69,8 @@ pub struct ServerLimits {
     /// How long a new connection may take to send its first byte. A connection that sends nothing in this time is
     /// closed: it would hold a place that others wait for.
     pub first_byte_timeout: Duration,
-    /// How long requests in progress may continue after the shutdown began. [`HttpServer::run`] returns at most one second
-    /// later.
+    /// How long requests in progress may continue after the shutdown began. [`HttpServer::run`] returns at most one
+    /// second later.
     pub drain_timeout: Duration,
 }
 
@@ -341,9 +341,9 @@ impl ConnectionHandler {
                 self.tasks.wait().await;
             }
         };
-        // The MCP endpoint drains its own requests concurrently, with the same timeout, and answers those that still arrive over
-        // accepted connections: a balancer that has just sent one would lose it. The outer timeout is the last
-        // bound for clients that do not read. Without it, one of them could hold up the process for ever.
+        // The MCP endpoint drains its own requests concurrently, with the same timeout, and answers those that still
+        // arrive over accepted connections: a balancer that has just sent one would lose it. The outer timeout is the
+        // last bound for clients that do not read. Without it, one of them could hold up the process for ever.
         let draining = futures_util::future::join(self.app.endpoint.close_after(self.tasks.wait()), requests);
         if timeout(drain_timeout + FINAL_RESPONSE_TIMEOUT, draining).await.is_err() {
             tracing::warn!("some clients did not read their response in time; their connections are closed");

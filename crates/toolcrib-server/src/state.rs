@@ -134,13 +134,14 @@ impl AppState {
         self.event_feed.auth_changes.send_replace(());
     }
 
-    /// Reads the keys of identity providers again that are in files (`jwks`). If a file cannot be read, its old keys stay.
+    /// Reads the keys of identity providers again that are in files (`jwks`). If a file cannot be read, its old keys
+    /// stay.
     pub async fn reload_key_files(&self) {
         self.auth.reload_key_files().await;
     }
 
-    /// Returns why the configuration cannot be loaded, for a reader; `None` if it can. The reason may quote names of rules
-    /// and tools, so as long as there are rules only administrators get more than the place.
+    /// Returns why the configuration cannot be loaded, for a reader; `None` if it can. The reason may quote names of
+    /// rules and tools, so as long as there are rules only administrators get more than the place.
     pub(crate) fn config_error_for(&self, reader: &Principal) -> Option<String> {
         let reason = self.config_error.load();
         let reason = reason.as_ref()?;

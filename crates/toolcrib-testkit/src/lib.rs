@@ -3,8 +3,8 @@
 //! encodes requests and parses responses, [`postgres`] starts database servers, and [`observe`] waits for conditions and
 //! inspects files and processes. `cargo xtask test` fetches the external programs.
 //!
-//! Only a scripted source without a process is elsewhere: `toolcrib::testkit`, because connectors are private to the crate
-//! `toolcrib`.
+//! Only a scripted source without a process is elsewhere: `toolcrib::testkit`, because connectors are private to the
+//! crate `toolcrib`.
 //!
 //! Real servers are preferred where they can show a behaviour; the scripted ones are for what a real server cannot be
 //! made to do, such as a crash during a call, a list that never ends, or invalid UTF-8. Binaries: `scripted-server`

@@ -107,8 +107,9 @@ enum CallOrigin {
 }
 
 impl Registry {
-    /// Returns a page of a large result. Does not call the tool again. The client and the caller are those of the context.
-    /// Fails with `TOOL_INVALID_INPUT` if the cursor is unknown, expired, or belongs to another client or caller.
+    /// Returns a page of a large result. Does not call the tool again. The client and the caller are those of the
+    /// context. Fails with `TOOL_INVALID_INPUT` if the cursor is unknown, expired, or belongs to another client or
+    /// caller.
     pub fn result_page(&self, cursor: &str, context: &CallContext) -> Result<CallOutput> {
         self.dispatcher.result_pages.read_page(&context.result_owner(), cursor)
     }

@@ -150,8 +150,8 @@ impl Connectors {
         }
     }
 
-    /// Creates a slot. It takes over the limiter of the previous one, with the calls that it counts, and the subscriptions
-    /// of clients.
+    /// Creates a slot. It takes over the limiter of the previous one, with the calls that it counts, and the
+    /// subscriptions of clients.
     fn create_slot(&self, source: &Source, previous: Option<&Arc<ConnectorSlot>>) -> Arc<ConnectorSlot> {
         let references = Arc::new(SourceReferences::new(source.kind.clone(), self.secret_files.clone()));
         let connector = self.create_connector(source, &references);
@@ -218,9 +218,9 @@ impl Connectors {
 
     /// Removes the slots of sources that were removed, changed, or must not be connected to any more, such as disabled
     /// ones; returns their connectors, to be closed.
-    /// Subscriptions of clients move to the new connector of a changed source. Sets the limits of all others. Called after
-    /// every change of the inventory. The returned connectors may still have calls in flight; closing them is left to the
-    /// caller.
+    /// Subscriptions of clients move to the new connector of a changed source. Sets the limits of all others. Called
+    /// after every change of the inventory. The returned connectors may still have calls in flight; closing them is
+    /// left to the caller.
     pub(crate) fn take_changed(
         &self,
         sources: &BTreeMap<SourceId, Arc<Source>>,

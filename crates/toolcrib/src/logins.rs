@@ -2,8 +2,8 @@
 //!
 //! The store has them by the digests of their ids and keys. Requests look them up in a table in memory, which is read
 //! again when the store has changed; an id that is not in the table causes a read, not more often than a few times per
-//! second. So a session works in every process with its first request, and a flood of wrong cookies is harmless. With the store
-//! unavailable, known sessions go on working, and none can be started.
+//! second. So a session works in every process with its first request, and a flood of wrong cookies is harmless. With
+//! the store unavailable, known sessions go on working, and none can be started.
 //!
 //! With digests as keys, neither a copy of the store nor the time that a lookup takes reveals a usable id. A session has
 //! no idle timeout; it ends after [`MAX_CONSOLE_SESSION_AGE`] or by a logout.
@@ -108,8 +108,8 @@ impl Logins {
     }
 
     /// Ends a session: here at once, and in other processes as soon as they learn of it. If the store is unavailable, it
-    /// is removed from it later. Fails with `STORE_UNAVAILABLE` if the session is not known here and the store cannot tell
-    /// whether it exists.
+    /// is removed from it later. Fails with `STORE_UNAVAILABLE` if the session is not known here and the store cannot
+    /// tell whether it exists.
     pub async fn end_session(&self, id: &str) -> Result<()> {
         if !self.look_up(id).await {
             return Err(unavailable("the store cannot be read"));
@@ -153,8 +153,8 @@ impl Logins {
         Ok(key)
     }
 
-    /// Removes the login link with this key and returns its credential, once, in one of all processes. Returns `None` if the
-    /// link does not exist, was used or has expired. Fails with `STORE_UNAVAILABLE` if the store cannot tell.
+    /// Removes the login link with this key and returns its credential, once, in one of all processes. Returns `None`
+    /// if the link does not exist, was used or has expired. Fails with `STORE_UNAVAILABLE` if the store cannot tell.
     pub async fn redeem_link(&self, key: &str) -> Result<Option<String>> {
         let digest = Fingerprint::digest(key);
         if !self.look_up(key).await {

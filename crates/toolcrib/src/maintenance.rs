@@ -1,6 +1,6 @@
 //! Maintenance of an open registry: one task that runs until it closes. It flushes counts and uses of tokens, removes
-//! expired result pages, follows the writes of other processes, restores lost connections, and hands announced changes of sources to the
-//! refresher.
+//! expired result pages, follows the writes of other processes, restores lost connections, and hands announced changes
+//! of sources to the refresher.
 //!
 //! The result of the last run is the health of the store. Ready means that calls can be expected to work. A store that
 //! is down (locked, full disk) does not change that, since lists are in memory; a damaged or removed store and a record
@@ -119,8 +119,9 @@ impl Maintenance {
         }
     }
 
-    /// Removes expired result pages and binaries, writes counts and uses of tokens, and applies what other processes wrote.
-    /// Never ends the task: a failure is logged, reported by readiness checks, and tried again with the next tick.
+    /// Removes expired result pages and binaries, writes counts and uses of tokens, and applies what other processes
+    /// wrote. Never ends the task: a failure is logged, reported by readiness checks, and tried again with the next
+    /// tick.
     async fn run_tick(&self, progress: &mut FollowProgress) {
         self.dispatcher.result_pages.remove_expired();
         self.dispatcher.held_binaries.remove_expired();
@@ -152,8 +153,8 @@ impl Maintenance {
         self.logins.flush_ended().await
     }
 
-    /// Applies what other processes wrote, and reports this node. Fails if the journal cannot be read, which tells whether
-    /// the store works. What fails besides is logged and repeated with the next poll, each part by itself.
+    /// Applies what other processes wrote, and reports this node. Fails if the journal cannot be read, which tells
+    /// whether the store works. What fails besides is logged and repeated with the next poll, each part by itself.
     async fn follow_writes(&self, progress: &mut FollowProgress) -> Result<()> {
         progress.polled_at = Some(Instant::now());
         let changes = self.apply_journal(progress).await.inspect_err(|error| {
@@ -260,8 +261,8 @@ impl Maintenance {
         Ok(())
     }
 
-    /// Returns the nodes as they were last read. Their reports have aged since, more so while the store is down: what has not
-    /// been heard of for too long does not count as alive.
+    /// Returns the nodes as they were last read. Their reports have aged since, more so while the store is down: what
+    /// has not been heard of for too long does not count as alive.
     pub(crate) fn nodes(&self) -> Option<Arc<Vec<NodeStatus>>> {
         let read = self.nodes.load_full()?;
         let (read_at, nodes) = &*read;

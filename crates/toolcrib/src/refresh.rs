@@ -48,8 +48,8 @@ pub use due_sources::{BackoffPolicy, ConnectionAfterDiscovery, PendingDiscovery,
 /// Which sources to refresh, and how. The default refreshes all sources that are not fresh.
 #[derive(Debug, Clone, Default)]
 pub struct Refresh {
-    /// Sources to refresh; `None` for all of them. One that this node may not start fails if it is named here, and is left to
-    /// the other nodes in a refresh of all.
+    /// Sources to refresh; `None` for all of them. One that this node may not start fails if it is named here, and is
+    /// left to the other nodes in a refresh of all.
     pub sources: Option<Vec<SourceId>>,
     /// Limits a refresh of all sources to those that the caller may know of; `None` for no limit.
     pub known_sources: Option<Vec<SourceId>>,

@@ -168,8 +168,8 @@ impl Registry {
         self.notices.subscribe()
     }
 
-    /// Writes counts and uses of tokens, closes every connection and its process, and closes the store. Waits 15 seconds at
-    /// most.
+    /// Writes counts and uses of tokens, closes every connection and its process, and closes the store. Waits 15
+    /// seconds at most.
     pub async fn close(self) {
         self.close_within(SHUTDOWN_TIMEOUT).await;
     }

@@ -261,8 +261,8 @@ impl State {
         self.trust.store(Arc::new(trust));
     }
 
-    /// Builds the content of a `Declare` command for a source. The hash of the definition, under which the store keeps it,
-    /// is keyed, because a definition may hold literal secrets.
+    /// Builds the content of a `Declare` command for a source. The hash of the definition, under which the store keeps
+    /// it, is keyed, because a definition may hold literal secrets.
     pub(crate) fn declaration(&self, source: &Source, origin: Origin) -> Result<Declaration> {
         let failed = || Error::new(Code::Internal, format!("the definition of `{}` cannot be hashed", source.id));
         let definition = serde_json::to_string(source).map_err(|error| failed().with_cause(error))?;

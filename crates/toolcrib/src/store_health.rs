@@ -66,8 +66,8 @@ impl StoreMonitor {
         self.last.lock().maintained_at = Instant::now();
     }
 
-    /// Records a failed access between the runs, so that the response to it is marked as stale already. The next run finds
-    /// out whether the store works again.
+    /// Records a failed access between the runs, so that the response to it is marked as stale already. The next run
+    /// finds out whether the store works again.
     pub(crate) fn record_failure(&self, error: &Error) {
         if is_outage(error) {
             self.last.lock().state = StoreState::from_error(error);

@@ -112,8 +112,8 @@ impl UsageCounters {
         Ok(())
     }
 
-    /// Reads the counts in the store, those of other processes included. Before that, it writes a batch that may be in the
-    /// store already: its counts would be in `stored` and `flushing`.
+    /// Reads the counts in the store, those of other processes included. Before that, it writes a batch that may be in
+    /// the store already: its counts would be in `stored` and `flushing`.
     pub(crate) async fn load(&self, store: &dyn Store) -> Result<()> {
         let _guard = self.write_lock.lock().await;
         self.write_batch(store).await?;

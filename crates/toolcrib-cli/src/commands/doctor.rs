@@ -1,5 +1,5 @@
-//! `toolcrib doctor`: checks configuration, trust, data directory, store, environment, guard, sources and access rules, with
-//! advice on every problem. Makes no network requests and starts no server, except with `--probe`.
+//! `toolcrib doctor`: checks configuration, trust, data directory, store, environment, guard, sources and access rules,
+//! with advice on every problem. Makes no network requests and starts no server, except with `--probe`.
 //!
 //! Each check is a line with a status and, if there is something to do, a fix:
 //!

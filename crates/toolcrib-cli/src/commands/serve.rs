@@ -27,8 +27,9 @@ use crate::session::CliSession;
 /// MCP clients connect to `/mcp`. `/mcp?mode=full` lists every tool, `/mcp?mode=search` the three meta tools
 /// (`search_tools`, `describe_tools`, `call_tool`) and the essential tools.
 /// On this machine your own processes may read and call without a token (`identity.loopback` in the configuration);
-/// changes need the token in `TOOLCRIB_ADMIN_TOKEN`, or else in `admin.token` of the data directory. The link that is printed on a terminal, or with `--json`,
-/// signs in to the console, once. The configuration is reloaded when its file changes, and on SIGHUP.
+/// changes need the token in `TOOLCRIB_ADMIN_TOKEN`, or else in `admin.token` of the data directory. The link that is
+/// printed on a terminal, or with `--json`, signs in to the console, once. The configuration is reloaded when its file
+/// changes, and on SIGHUP.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   toolcrib serve

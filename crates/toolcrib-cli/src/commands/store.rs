@@ -1,5 +1,5 @@
-//! `toolcrib store`: copies a store into another one, removes what a store does not need any more, and reports or finishes
-//! migrations of its schema. The work is done by the library. Makes no requests to sources.
+//! `toolcrib store`: copies a store into another one, removes what a store does not need any more, and reports or
+//! finishes migrations of its schema. The work is done by the library. Makes no requests to sources.
 
 use std::time::Duration;
 
@@ -47,8 +47,8 @@ enum StoreCommand {
 
 Interrupted, it continues when it is run again.")]
 struct CopyArguments {
-    /// Store to read: `sqlite:FILE`, `postgres://…`, or a data directory; other users can see a password in arguments, so set
-    /// the variable PGPASSWORD instead
+    /// Store to read: `sqlite:FILE`, `postgres://…`, or a data directory; other users can see a password in arguments,
+    /// so set the variable PGPASSWORD instead
     #[arg(long, value_name = "URL")]
     from: String,
     /// Empty store to fill: `sqlite:FILE`, `postgres://…`, or a data directory; a password as for `--from`
@@ -75,8 +75,8 @@ struct PruneArguments {
 
 /// Migrate the store to the schema of this version, and print the schema version
 ///
-/// Opening a store migrates it. On PostgreSQL, the previous version of Toolcrib goes on working with a migrated store until
-/// `--contract` finishes the migration.
+/// Opening a store migrates it. On PostgreSQL, the previous version of Toolcrib goes on working with a migrated store
+/// until `--contract` finishes the migration.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   toolcrib store migrate

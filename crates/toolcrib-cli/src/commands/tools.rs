@@ -1,5 +1,5 @@
-//! `toolcrib tools`: prints every tool from the cache, as a table, text lines, JSON or in a model provider's format. Sources without
-//! a tool list are discovered first.
+//! `toolcrib tools`: prints every tool from the cache, as a table, text lines, JSON or in a model provider's format.
+//! Sources without a tool list are discovered first.
 //!
 //! Lists are rendered in chunks, so that the text of thousands of tools is not kept in memory at once. A list that
 //! lacks sources is printed all the same; JSON then names them in `missing`, the other formats on stderr.
@@ -274,8 +274,8 @@ pub(crate) fn hint_skipped(common: &CommonArguments, format: Format, skipped: &[
     }
 }
 
-/// Renders the tools for people, with the number that they are ordered by; instead of the policy, the state of a tool that
-/// is not active.
+/// Renders the tools for people, with the number that they are ordered by; instead of the policy, the state of a tool
+/// that is not active.
 fn render_table(tools: &[ToolRef<'_>], order: &ListOrder<'_>) -> Result<String> {
     let rank_title = match order {
         ListOrder::Name => None,

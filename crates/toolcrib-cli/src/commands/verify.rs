@@ -1,9 +1,9 @@
 //! `toolcrib verify`: checks that the journal is complete and that the catalogue equals its replay; with
 //! `--accept-damage` continues with a damaged journal. Makes no network requests and starts no process.
 //!
-//! The checks themselves are `StoreMaintenance::verify` of the library. Exit code 0 means that no fault was found, apart from damage that was
-//! accepted before. There are two ways to accept damage: a record in the same file while SQLite is sound, else a new
-//! file that is filled with what can be read.
+//! The checks themselves are `StoreMaintenance::verify` of the library. Exit code 0 means that no fault was found,
+//! apart from damage that was accepted before. There are two ways to accept damage: a record in the same file while
+//! SQLite is sound, else a new file that is filled with what can be read.
 
 use std::path::PathBuf;
 
@@ -19,8 +19,8 @@ use crate::session::{CliSession, store_url};
 
 /// Check the journal for missing or corrupt records, and the catalogue against a replay of it
 ///
-/// A journal that lost records is damaged: lists can be read, but calls and changes are refused, because a lost record may
-/// have revoked a token or disabled a tool. Without a backup, `--accept-damage` continues with what can be read.
+/// A journal that lost records is damaged: lists can be read, but calls and changes are refused, because a lost record
+/// may have revoked a token or disabled a tool. Without a backup, `--accept-damage` continues with what can be read.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   toolcrib verify

@@ -1,5 +1,5 @@
-//! Agents call tools through the balancer of `examples/cluster/` while its nodes come and go. Only calls that were in flight on
-//! a killed node are lost, and no call is executed twice.
+//! Agents call tools through the balancer of `examples/cluster/` while its nodes come and go. Only calls that were in
+//! flight on a killed node are lost, and no call is executed twice.
 
 mod agents;
 mod hanging_node;
@@ -100,8 +100,8 @@ fn calls_through_the_balancer_are_lost_with_a_killed_node_only() {
     wait_until("no process is left", || workspace.process_count() == 0);
 }
 
-/// Asserts that only requests on killed nodes failed, and that each job was executed once, or not at all if its call was lost.
-/// Returns the number of calls, of lost ones, and of lost ones whose job was executed.
+/// Asserts that only requests on killed nodes failed, and that each job was executed once, or not at all if its call
+/// was lost. Returns the number of calls, of lost ones, and of lost ones whose job was executed.
 fn check_calls(jobs: &JobServer, reports: &[AgentReport], removals: &[NodeRemoval]) -> (usize, usize, usize) {
     let mut executions = jobs.executions();
     let repeated: Vec<_> = executions.iter().filter(|(_, count)| **count > 1).collect();

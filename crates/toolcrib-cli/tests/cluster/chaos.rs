@@ -143,8 +143,8 @@ fn fault_plan(random: &mut StdRng) -> FaultPlan {
     FaultPlan { end: 400, max_interval: 50, min_node_faults: 2, restarts: vec![(200, mode)] }
 }
 
-/// Reads the history of all nodes page by page. Asserts that they are equal and have each sequence number once, and returns
-/// the records.
+/// Reads the history of all nodes page by page. Asserts that they are equal and have each sequence number once, and
+/// returns the records.
 fn read_equal_histories(urls: &[String], end: u64) -> Vec<Value> {
     let mut records: Vec<Value> = Vec::new();
     for after in (0..end).step_by(PAGE_SIZE as usize) {

@@ -80,7 +80,8 @@ fn kubernetes_manifests_agree_with_each_other() {
     assert_eq!(node["readinessProbe"]["httpGet"], json!({ "path": "/readyz", "port": "http" }));
     let variables = node["env"].as_array().unwrap();
     assert_environment(variables.iter().map(|variable| variable["name"].as_str().unwrap()));
-    // What the reader of the page has to provide. Without a tag and a policy, a machine would pull the newest image at each start.
+    // What the reader of the page has to provide. Without a tag and a policy, a machine would pull the newest image at
+    // each start.
     let readme = read_text("README.md");
     let image = node["image"].as_str().unwrap();
     assert!(image.rsplit('/').next().unwrap().contains(':') && readme.contains(image), "{image}");

@@ -116,8 +116,8 @@ impl Drop for ServingNode<'_> {
     }
 }
 
-/// Returns an address that is free now. Below the ports that the system gives to clients: one of those could take the port
-/// while its node is not running.
+/// Returns an address that is free now. Below the ports that the system gives to clients: one of those could take the
+/// port while its node is not running.
 pub(super) fn free_address() -> String {
     let is_free = |address: &String| TcpListener::bind(address).is_ok();
     let mut candidates = (0..100).map(|_| format!("127.0.0.1:{}", rand::random_range(20_000..32_000)));

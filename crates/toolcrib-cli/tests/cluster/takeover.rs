@@ -65,8 +65,8 @@ fn discoveries_of_paused_and_killed_nodes_are_taken_over() {
     assert_eq!((records_with("newer"), records_with("older")), (2, 0), "{history}");
 }
 
-/// Tool lists of an MCP server at each path, of one tool each: `initial`, then `older`, which the server holds back until the
-/// test releases it, then `newer`.
+/// Tool lists of an MCP server at each path, of one tool each: `initial`, then `older`, which the server holds back
+/// until the test releases it, then `newer`.
 #[derive(Debug, Default)]
 struct HeldLists {
     /// Whether `initial` is over.

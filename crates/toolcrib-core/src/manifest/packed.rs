@@ -63,7 +63,8 @@ pub struct PackedTool {
 /// Properties of a tool that filters and access rules need, kept in the index so that no list has to parse the tools.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ListTraits {
-    /// Tags of the OpenAPI operation. For tools of MCP servers the caller must ignore them, as the execution specification.
+    /// Tags of the OpenAPI operation. For tools of MCP servers the caller must ignore them, as the execution
+    /// specification.
     pub tags: Vec<String>,
     /// Whether the tool is for MCP Apps alone, see [`Tool::is_app_only`].
     pub app_only: bool,
@@ -301,8 +302,8 @@ impl PackedManifest {
         (!matches).then(|| "the stored manifest does not match its fingerprint".to_owned())
     }
 
-    /// Returns the manifest without the tools and skipped tools for which `is_visible` is false, by their own names. Shares
-    /// the body; the fingerprint is that of the remaining list.
+    /// Returns the manifest without the tools and skipped tools for which `is_visible` is false, by their own names.
+    /// Shares the body; the fingerprint is that of the remaining list.
     #[must_use]
     pub fn restrict(&self, is_visible: impl Fn(&str) -> bool) -> PackedManifest {
         let tools: Vec<PackedTool> = self.tools.iter().filter(|tool| is_visible(&tool.name)).cloned().collect();

@@ -1,9 +1,10 @@
 //! Console sessions of the administrator end when the token is replaced that they were started with.
 //!
 //! They are stored with a keyed hash of that token and accepted on all nodes of the store, because the nodes may have
-//! different tokens in their files. So a node remembers the hash in its data directory, for each store that it was started
-//! with; when it starts with another token, it ends the sessions of the old one. Nodes with the variable `TOOLCRIB_ADMIN_TOKEN` are meant to have the same value and
-//! may start with an empty data directory, so they accept no session of another value either.
+//! different tokens in their files. So a node remembers the hash in its data directory, for each store that it was
+//! started with; when it starts with another token, it ends the sessions of the old one. Nodes with the variable
+//! `TOOLCRIB_ADMIN_TOKEN` are meant to have the same value and may start with an empty data directory, so they accept
+//! no session of another value either.
 
 use std::fs;
 use std::io;
@@ -15,8 +16,8 @@ use toolcrib::{Code, Error, Result};
 
 use super::admin_token::{AdminToken, AdminTokenOrigin, replace_private_file};
 
-/// Name of the file in the data directory that has the hash of the token of the last start: a line per store, with the tag
-/// of the store and the hash.
+/// Name of the file in the data directory that has the hash of the token of the last start: a line per store, with the
+/// tag of the store and the hash.
 const HASH_FILE_NAME: &str = "admin.sessions";
 /// Maximum number of stores in the file. Every store in memory is another one.
 const MAX_STORES: usize = 50;
@@ -79,7 +80,8 @@ impl AdminSessions {
         AdminSessions::is_admin(credential) && !may_be_replaced && self.former.as_deref() != Some(credential)
     }
 
-    /// Ends the sessions and links of the token that this node had before, and remembers the current one. A failure is logged.
+    /// Ends the sessions and links of the token that this node had before, and remembers the current one. A failure is
+    /// logged.
     pub(super) async fn end_former(&self, logins: &Logins) {
         if let Some(former) = &self.former {
             if let Err(error) = logins.end_credential(former).await {

@@ -1,5 +1,5 @@
-//! The administrator's token: in the variable `TOOLCRIB_ADMIN_TOKEN`, or else in the file `DATA/admin.token`. The variable
-//! gives several nodes the same token.
+//! The administrator's token: in the variable `TOOLCRIB_ADMIN_TOKEN`, or else in the file `DATA/admin.token`. The
+//! variable gives several nodes the same token.
 //!
 //! Reading the file gives full access, so only its owner may have read permission; a file that others can read is refused
 //! and not repaired, for its token may be known already.

@@ -1,10 +1,10 @@
 //! Authorization middleware of every route: authenticates the client, compares its role with the permission that the
-//! route requires, checks CSRF tokens, and ends streams whose credentials become invalid. Before it, [`await_min_position`]
-//! waits for the position that an authenticated client requires.
+//! route requires, checks CSRF tokens, and ends streams whose credentials become invalid. Before it,
+//! [`await_min_position`] waits for the position that an authenticated client requires.
 //!
 //! A request without sufficient rights gets 401 if it sent no credentials or invalid ones, and 403 if the role that it
-//! proved is too low. A browser that asks for a page is redirected to the login instead of 401. A local client that was not
-//! identified in time gets 503: it lacks nothing, and a retry may succeed.
+//! proved is too low. A browser that asks for a page is redirected to the login instead of 401. A local client that was
+//! not identified in time gets 503: it lacks nothing, and a retry may succeed.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -34,8 +34,8 @@ const RECHECK_INTERVAL: Duration = Duration::from_secs(2);
 /// Delay after which a client that was not identified in time may try again.
 const SEARCH_RETRY_DELAY_MS: u64 = 1000;
 
-/// Middleware that runs the handler only for clients with the required permission. Inserts the [`AuthenticatedClient`] into the
-/// request's extensions; on public routes it may be missing.
+/// Middleware that runs the handler only for clients with the required permission. Inserts the [`AuthenticatedClient`]
+/// into the request's extensions; on public routes it may be missing.
 pub(crate) async fn authorize(
     State((app, required)): State<(AppState, Permission)>,
     mut request: Request,
@@ -135,9 +135,9 @@ struct StreamAuthorization {
 }
 
 impl StreamAuthorization {
-    /// Whether the credentials still suffice: a client whose role was lowered, or whose groups or claims have changed, has
-    /// to open another stream. The headers are those of the request that opened the stream; the process that owns the
-    /// connection is known already. An invalid token does not count as a failed attempt.
+    /// Whether the credentials still suffice: a client whose role was lowered, or whose groups or claims have changed,
+    /// has to open another stream. The headers are those of the request that opened the stream; the process that owns
+    /// the connection is known already. An invalid token does not count as a failed attempt.
     async fn is_valid(&self, app: &AppState) -> bool {
         // `identity.loopback` may have changed, so that a local process needs a token now. No other client becomes local.
         let mut locality = self.locality;

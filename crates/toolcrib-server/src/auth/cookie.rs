@@ -11,9 +11,9 @@ use axum::http::{HeaderMap, HeaderValue, header};
 use toolcrib::registry::MAX_CONSOLE_SESSION_AGE;
 use toolcrib::{Code, Error, Result};
 
-/// Returns the name of the cookie. It is the same in all servers on a store, because a load balancer may send each request
-/// to another one, and differs between stores: browsers share cookies between all ports of a host, and several servers may
-/// run on one machine.
+/// Returns the name of the cookie. It is the same in all servers on a store, because a load balancer may send each
+/// request to another one, and differs between stores: browsers share cookies between all ports of a host, and several
+/// servers may run on one machine.
 pub(super) fn cookie_name(store_tag: &str) -> String {
     format!("toolcrib_{store_tag}")
 }

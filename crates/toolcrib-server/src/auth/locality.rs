@@ -24,8 +24,8 @@ use toolcrib::config::LoopbackAccess;
 use super::Authenticator;
 use super::peer::{PeerSearch, PeerSocket, SocketOwner};
 
-/// How long a request waits for the search: the rest of the search that runs when it arrives, then its own. Each takes two
-/// seconds at most.
+/// How long a request waits for the search: the rest of the search that runs when it arrives, then its own. Each takes
+/// two seconds at most.
 const SEARCH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Origin of a request, as far as it decides whether the request needs a token.
@@ -36,8 +36,8 @@ pub(crate) enum Locality {
     /// The server is reachable from other machines, or requires a token from every client. Its clients always need a
     /// token, so their processes are not looked up.
     Network,
-    /// A proxy forwarded the request, so its true origin is unknown. Recognised by headers that proxies add, or by the host
-    /// of `public_url`.
+    /// A proxy forwarded the request, so its true origin is unknown. Recognised by headers that proxies add, or by the
+    /// host of `public_url`.
     Forwarded,
     /// `identity.loopback` is `token`.
     TokenRequired,
@@ -104,8 +104,8 @@ impl Authenticator {
         ConnectionPeer { address, peer: peer.ok(), owner: OnceCell::new() }
     }
 
-    /// Determines the locality of a request. Evaluated for each request, because the configuration may have been reloaded;
-    /// only the first request of a connection may wait for a process search.
+    /// Determines the locality of a request. Evaluated for each request, because the configuration may have been
+    /// reloaded; only the first request of a connection may wait for a process search.
     pub(crate) async fn locality(&self, connection: &ConnectionPeer, headers: &HeaderMap) -> Locality {
         if !self.is_on_loopback() {
             return Locality::Network;
@@ -152,8 +152,8 @@ impl Authenticator {
 }
 
 impl PeerIdentifier {
-    /// Searches for the process that owns `peer`, on a blocking thread. One search runs at a time and finds the owners of all
-    /// sockets that wait when it begins.
+    /// Searches for the process that owns `peer`, on a blocking thread. One search runs at a time and finds the owners
+    /// of all sockets that wait when it begins.
     async fn find_owner(&self, peer: PeerSocket) -> io::Result<SocketOwner> {
         let (sender, mut receiver) = oneshot::channel();
         self.waiting.lock().push(WaitingPeer { peer, owner: sender });
@@ -192,7 +192,8 @@ impl PeerIdentifier {
 }
 
 impl Locality {
-    /// Returns why a request without a token is rejected, as the beginning of a sentence that continues with what to send.
+    /// Returns why a request without a token is rejected, as the beginning of a sentence that continues with what to
+    /// send.
     pub(super) fn token_reason(self) -> &'static str {
         match self {
             Locality::Local | Locality::Network => "this needs",

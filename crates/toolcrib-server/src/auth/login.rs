@@ -113,7 +113,8 @@ async fn sign_out(State(app): State<AppState>, headers: HeaderMap) -> Result<Res
     Ok(([(header::SET_COOKIE, cookie)], Redirect::to(LOGIN_PATH)).into_response())
 }
 
-/// Starts a session of a stored credential and redirects to `next`, or shows the form with the reason why it could not be started.
+/// Starts a session of a stored credential and redirects to `next`, or shows the form with the reason why it could not
+/// be started.
 async fn start_session(
     app: &AppState,
     headers: &HeaderMap,

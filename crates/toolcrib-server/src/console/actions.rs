@@ -28,7 +28,8 @@ pub(super) async fn add_source(request: AuthorizedRequest, form_data: FormData) 
     Ok(Redirect::to(&format!("/sources/{}", outcome.source)))
 }
 
-/// Refreshes all sources that the client may know of. Waits until all discoveries have ended; their outcomes are on the page.
+/// Refreshes all sources that the client may know of. Waits until all discoveries have ended; their outcomes are on the
+/// page.
 pub(super) async fn refresh_all(request: AuthorizedRequest) -> Redirect {
     let known_sources = known_sources(&request.app.registry, &request.client.principal);
     let refresh = Refresh { known_sources, force: true, requester: request.requester(), ..Refresh::brief() };

@@ -62,8 +62,8 @@ impl McpService {
         text_result(&self.render_hits(&results, limit, &reading_principal(&request.extensions)))
     }
 
-    /// Returns a note about sources that the user has to trust first, with the reason. None for a client that sees only the
-    /// tools of groups: which sources there are is not its business.
+    /// Returns a note about sources that the user has to trust first, with the reason. None for a client that sees only
+    /// the tools of groups: which sources there are is not its business.
     pub(super) fn blocked_sources_note(&self, principal: &Principal) -> Option<String> {
         let blocked = self.registry.sources().blocked();
         let reason = blocked.values().next().filter(|_| !self.registry.scope(principal).limits_tools())?;

@@ -24,8 +24,8 @@ use crate::auth::{Locality, authenticate_reader};
 use crate::position::ContentPosition;
 use crate::state::AppState;
 
-/// Number of cache shards; a response is assigned by the hash of its key. More shards copy less on an insert and hold less
-/// each.
+/// Number of cache shards; a response is assigned by the hash of its key. More shards copy less on an insert and hold
+/// less each.
 const SHARD_COUNT: usize = 8;
 /// Maximum number of responses in a shard. Emptying a full shard is cheaper than finding the least recently used entry,
 /// for which every read would have to write.
@@ -140,9 +140,9 @@ pub(super) enum ContentScope {
 }
 
 impl ContentScope {
-    /// Returns the scope of a list of tools, of one source or of all. Whether a source without visible tools exists is not
-    /// known to the view, so the empty list of such a source is not cached: it turns into an error when the source is
-    /// removed.
+    /// Returns the scope of a list of tools, of one source or of all. Whether a source without visible tools exists is
+    /// not known to the view, so the empty list of such a source is not cached: it turns into an error when the source
+    /// is removed.
     pub(super) fn for_list(view: &View, source: Option<&SourceId>) -> ContentScope {
         match source {
             Some(source) if view.listed_count(source) == 0 => ContentScope::Registry,
@@ -257,8 +257,8 @@ mod tests {
         String::from_utf8(body.to_vec()).unwrap()
     }
 
-    /// Requests a URI through a view, with the names of its tools as the body. Returns body and tag, and adds to `renders`
-    /// if the body was not cached.
+    /// Requests a URI through a view, with the names of its tools as the body. Returns body and tag, and adds to
+    /// `renders` if the body was not cached.
     fn request(cache: &ResponseCache, view: &View, uri: &'static str, renders: &mut usize) -> (String, HeaderValue) {
         let headers = HeaderMap::new();
         let response = match cache.lookup(view.clone(), &Uri::from_static(uri), &headers) {

@@ -95,7 +95,8 @@ impl ApiRoute {
         ApiRoute { required: permission, ..self }
     }
 
-    /// Requires the role `admin` while access rules exist: the response tells of tools and sources beyond those of the client.
+    /// Requires the role `admin` while access rules exist: the response tells of tools and sources beyond those of the
+    /// client.
     pub(super) fn requires_admin_with_rules(self) -> ApiRoute {
         ApiRoute { required_with_rules: Some(Permission::Manage), ..self }
     }

@@ -97,9 +97,10 @@ pub(super) fn schemas() -> Vec<(&'static str, Value)> {
     vec![("Source", source), ("Sources", sources), ("Node", node), ("Failure", failure), ("Breaker", breaker)]
 }
 
-/// Cache of the rendered source list, by the key of the client's scope. Separate from [`ResponseCache`](super::ResponseCache),
-/// because the list also depends on the clock (freshness) and on connection states. Not by the key of the view: the list
-/// has sources without tools, which are in no view, so that two scopes with the same view may have different lists.
+/// Cache of the rendered source list, by the key of the client's scope. Separate from
+/// [`ResponseCache`](super::ResponseCache), because the list also depends on the clock (freshness) and on connection
+/// states. Not by the key of the view: the list has sources without tools, which are in no view, so that two scopes
+/// with the same view may have different lists.
 pub(crate) type SourceListCache = ViewCache<CachedSourceList, Fingerprint>;
 
 /// A rendered list of sources, with the version that it shows.
@@ -135,9 +136,9 @@ async fn list_sources(AuthorizedRequest { app, client, .. }: AuthorizedRequest, 
     to_response(&rendered.response, nodes.as_deref(), &headers)
 }
 
-/// Builds the response of a list of sources, with the nodes that share the store. The tag covers the sources, and which nodes
-/// there are and are alive; with their positions and times it would never be the same twice. It is weak, because the bytes
-/// may differ under one tag.
+/// Builds the response of a list of sources, with the nodes that share the store. The tag covers the sources, and which
+/// nodes there are and are alive; with their positions and times it would never be the same twice. It is weak, because
+/// the bytes may differ under one tag.
 fn to_response(sources: &TaggedResponse, nodes: Option<&Vec<NodeStatus>>, headers: &HeaderMap) -> ApiResult {
     let Some(nodes) = nodes else { return Ok(sources.to_response(headers)) };
     // The body is an object that ends after its last member.

@@ -1,5 +1,5 @@
-//! Finds the tool of a call by its name, and explains why there is none: unknown, hidden, skipped, removed, or of a source
-//! that is disabled, not trusted or was never discovered.
+//! Finds the tool of a call by its name, and explains why there is none: unknown, hidden, skipped, removed, or of a
+//! source that is disabled, not trusted or was never discovered.
 //!
 //! Decided in memory, without waiting. Next steps are given as a command; REST responses name the route instead, and MCP
 //! responses the meta tool (`Error::with_next_step`).
@@ -21,9 +21,9 @@ use super::policy::denied_error;
 use crate::registry::Visibility;
 use crate::state::Snapshot;
 
-/// Finds a tool by name, for a call of a principal. The error says why there is none: unknown, hidden, or of a source that
-/// is disabled or was never discovered. A hidden tool, and one outside the principal's groups, gets the same error as one
-/// that does not exist. A denied tool is found.
+/// Finds a tool by name, for a call of a principal. The error says why there is none: unknown, hidden, or of a source
+/// that is disabled or was never discovered. A hidden tool, and one outside the principal's groups, gets the same error
+/// as one that does not exist. A denied tool is found.
 pub(crate) fn find_tool<'v>(
     snapshot: &Arc<Snapshot>,
     view: &'v View,

@@ -80,11 +80,11 @@ pub(crate) struct Discoverer {
     pub(super) options: Arc<RegistryOptions>,
     pub(super) tokenizer_preload: std::sync::Once,
     pub(super) permits: DiscoveryPermits,
-    /// Leases of the discoveries that are running, by their holders. A source has several for a moment when it is declared
-    /// anew during its discovery.
+    /// Leases of the discoveries that are running, by their holders. A source has several for a moment when it is
+    /// declared anew during its discovery.
     pub(super) held_leases: Mutex<BTreeMap<String, SourceId>>,
-    /// Serialises lists and tools that the host records in this process. Each tool is merged with the list before it; with
-    /// one at a time, only other processes make it start again.
+    /// Serialises lists and tools that the host records in this process. Each tool is merged with the list before it;
+    /// with one at a time, only other processes make it start again.
     pub(crate) recording: tokio::sync::Mutex<()>,
 }
 

@@ -2,8 +2,8 @@
 //!
 //! A server may take long for these lists, so the tools are recorded first ([`PendingLists`]). The rest of the discovery
 //! then belongs to no request: it ends at its timeout, when the registry closes, or when another discovery of the source
-//! reads the lists. A process that ends early leaves a mark in the status of the source, and the next refresh, or the next
-//! process that serves clients, reads the lists.
+//! reads the lists. A process that ends early leaves a mark in the status of the source, and the next refresh, or the
+//! next process that serves clients, reads the lists.
 
 use std::sync::Arc;
 
@@ -88,8 +88,8 @@ impl Discoverer {
         Ok(prepared)
     }
 
-    /// Records prompts and resources as they are read. Returns their changes, if there are any. Lists that were not read to
-    /// the end, because the connection was closed, are left to the next refresh.
+    /// Records prompts and resources as they are read. Returns their changes, if there are any. Lists that were not
+    /// read to the end, because the connection was closed, are left to the next refresh.
     pub(super) async fn record_pending(&self, source: &Source, pending: PendingLists) -> Option<FeatureOutcome> {
         let PendingLists { mut features, origin } = pending;
         let mut outcome = None;

@@ -128,8 +128,8 @@ impl AccessTokens<'_> {
         self.create_from(TokenRequest { name, role, expires, groups: Vec::new(), claims: Map::new() }, actor).await
     }
 
-    /// Creates a token. Fails with `BAD_REQUEST` for a lifetime of zero, and as the inventory decides, e.g. for a name that
-    /// is in use.
+    /// Creates a token. Fails with `BAD_REQUEST` for a lifetime of zero, and as the inventory decides, e.g. for a name
+    /// that is in use.
     pub async fn create_from(&self, request: TokenRequest, actor: Actor) -> Result<CreatedToken> {
         let TokenRequest { name, role, expires, groups, claims } = request;
         let token = random_token();
@@ -197,9 +197,9 @@ impl AccessTokens<'_> {
         (!token.is_expired(self.registry.now())).then_some(token)
     }
 
-    /// Reads what other processes have written if this may be a token that one of them has just created. The reads are shared
-    /// and limited in number, so that wrong tokens cannot load the store. Waits two seconds at most, and not for a store
-    /// that is down.
+    /// Reads what other processes have written if this may be a token that one of them has just created. The reads are
+    /// shared and limited in number, so that wrong tokens cannot load the store. Waits two seconds at most, and not for
+    /// a store that is down.
     pub async fn look_up(&self, token: &str) {
         let hash = Fingerprint::digest(token);
         let is_unknown = is_token(token) && !self.registry.inventory().tokens().any(|known| known.hash == hash);

@@ -53,8 +53,8 @@ impl RegistryBuilder {
         RegistryBuilder { config, ..self }
     }
 
-    /// Sets the location of the store: a directory, `sqlite:FILE`, `postgres://…`, or `memory:`. Takes precedence over the
-    /// one in the configuration.
+    /// Sets the location of the store: a directory, `sqlite:FILE`, `postgres://…`, or `memory:`. Takes precedence over
+    /// the one in the configuration.
     pub fn store(self, location: impl Into<String>) -> RegistryBuilder {
         RegistryBuilder { store: Some(location.into()), ..self }
     }

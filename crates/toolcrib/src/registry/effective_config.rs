@@ -29,7 +29,8 @@ pub struct Configuration<'a> {
 
 impl Configuration<'_> {
     /// Applies a configuration that was read again. Only sources of the configuration change; those added at run time
-    /// stay. Fails, before anything changes, while the journal is damaged or too new, and as [`Configuration::check`] does.
+    /// stay. Fails, before anything changes, while the journal is damaged or too new, and as [`Configuration::check`]
+    /// does.
     pub async fn apply(&self, config: &Config) -> Result<()> {
         self.registry.state.snapshot().ensure_usable()?;
         self.check(config)?;
@@ -116,8 +117,8 @@ impl Configuration<'_> {
         config
     }
 
-    /// Like [`Configuration::show`], without sources, groups, access rules and policies, and where tools are withheld from the
-    /// principal without everything that names or selects tools.
+    /// Like [`Configuration::show`], without sources, groups, access rules and policies, and where tools are withheld
+    /// from the principal without everything that names or selects tools.
     pub fn show_for(&self, principal: &Principal, loaded: &LoadedConfig, data: &Path) -> Value {
         let mut config = self.show(loaded, data);
         // The host and the name of a database are the business of administrators.
@@ -149,8 +150,8 @@ impl Configuration<'_> {
         config
     }
 
-    /// Returns the effective settings of a source as keys of a configuration file; without those that name or select tools
-    /// if some are withheld from the principal.
+    /// Returns the effective settings of a source as keys of a configuration file; without those that name or select
+    /// tools if some are withheld from the principal.
     pub fn show_source_for(&self, principal: &Principal, id: &SourceId) -> Option<Value> {
         let mut keys = show_source_keys(&*self.registry.sources().effective(id)?);
         if self.registry.visibility(principal).restricts(id) {

@@ -168,8 +168,8 @@ impl History<'_> {
         Ok(HistoryPage { records: scan.records, next_after })
     }
 
-    /// Returns the newest matching records, newest first: those in memory, and if these are too few, those before them that
-    /// a start with a snapshot has skipped. While the store is down, the ones in memory are the answer.
+    /// Returns the newest matching records, newest first: those in memory, and if these are too few, those before them
+    /// that a start with a snapshot has skipped. While the store is down, the ones in memory are the answer.
     async fn scan_newest(
         &self,
         filter: &Arc<HistoryFilter>,
@@ -333,8 +333,8 @@ impl HistoryFilter {
     }
 }
 
-/// Converts a record that has only what its reader may know of. The fingerprint of a tool list covers the other tools too,
-/// so it is left out where there may be some.
+/// Converts a record that has only what its reader may know of. The fingerprint of a tool list covers the other tools
+/// too, so it is left out where there may be some.
 fn describe_restricted(visibility: &Visibility, record: &Record) -> HistoryRecord {
     let mut described = HistoryRecord::from_record(record);
     if record.event.source().is_some_and(|source| visibility.restricts(source))
@@ -345,8 +345,8 @@ fn describe_restricted(visibility: &Visibility, record: &Record) -> HistoryRecor
     described
 }
 
-/// Whether a reader may know of a record of a newer version: its content is unknown, so it must not be about a source with
-/// tools that the reader may not know of.
+/// Whether a reader may know of a record of a newer version: its content is unknown, so it must not be about a source
+/// with tools that the reader may not know of.
 fn is_visible_unknown(visibility: &Visibility, record: &HistoryRecord) -> bool {
     let source = record.source.as_deref().and_then(|source| SourceId::parse(source).ok());
     source.is_none_or(|source| !visibility.restricts(&source))

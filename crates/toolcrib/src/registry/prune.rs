@@ -14,7 +14,8 @@ use crate::store::{PruneMode, PruneReport, PruneSelection, RecordReferences};
 /// Age below which nothing is removed, except expired logins: a discovery stores its list before the record that refers
 /// to it, and tools and tokens that other nodes add meanwhile are used at once.
 const MIN_CONTENT_AGE: Duration = Duration::from_secs(60 * 60);
-/// Time since the last call for which counts of an unknown tool are kept: the host program of another process may have it.
+/// Time since the last call for which counts of an unknown tool are kept: the host program of another process may have
+/// it.
 const MIN_COUNT_AGE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 impl StoreMaintenance<'_> {

@@ -165,7 +165,8 @@ impl Sources<'_> {
         self.list_for(&UNRESTRICTED)
     }
 
-    /// Returns every source that a principal may know of, ordered by id, with the tools that it may see. Makes no requests.
+    /// Returns every source that a principal may know of, ordered by id, with the tools that it may see. Makes no
+    /// requests.
     pub fn list_for(&self, principal: &Principal) -> Vec<SourceView> {
         let visibility = self.registry.visibility(principal);
         let snapshot = visibility.snapshot();
@@ -198,8 +199,8 @@ impl Sources<'_> {
             .or_else(|| snapshot.invalid_sources.get(id).map(|error| invalid_source_view(&visibility, id, error)))
     }
 
-    /// Returns the prompts and resources of a source. The first reader after a start reads them from the store; later ones
-    /// find them in memory. `None` if the store has lost them.
+    /// Returns the prompts and resources of a source. The first reader after a start reads them from the store; later
+    /// ones find them in memory. `None` if the store has lost them.
     pub async fn feature_list(&self, features: &RecordedFeatures) -> Result<Option<Arc<FeatureList>>> {
         self.registry.state.feature_list(features).await
     }
@@ -285,7 +286,8 @@ impl Sources<'_> {
     }
 
     /// Returns the extensions of MCP that enabled sources announced at their last discovery, with their settings, without
-    /// the sources that the principal may not know of. Sources that announce one with different settings leave it without.
+    /// the sources that the principal may not know of. Sources that announce one with different settings leave it
+    /// without.
     pub fn extensions_for(&self, principal: &Principal) -> BTreeMap<String, Box<RawValue>> {
         let visibility = self.registry.visibility(principal);
         let snapshot = visibility.snapshot();

@@ -25,7 +25,8 @@ impl TokenCounter {
         TokenCounter { state, tasks, lock: tokio::sync::Mutex::default() }
     }
 
-    /// Counts the tokens of tools that were not counted yet on blocking threads in parallel. Waits for the counting only; the counts are stored in the background, even if the caller stops waiting.
+    /// Counts the tokens of tools that were not counted yet on blocking threads in parallel. Waits for the counting
+    /// only; the counts are stored in the background, even if the caller stops waiting.
     pub(super) async fn count_tokens(self: &Arc<Self>) {
         let catalog = self.state.snapshot().catalog.clone();
         if catalog.sources().all(|source| source.segment.has_token_counts()) {

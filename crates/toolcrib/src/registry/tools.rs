@@ -96,8 +96,8 @@ impl Registry {
         Err(Error::new(Code::Conflict, message))
     }
 
-    /// Returns the current manifest of a source with its fingerprint; without content if that is lost. The catalogue does not
-    /// have the manifest of a disabled source.
+    /// Returns the current manifest of a source with its fingerprint; without content if that is lost. The catalogue
+    /// does not have the manifest of a disabled source.
     async fn current_manifest(&self, id: &SourceId) -> Result<(Option<Fingerprint>, Option<Arc<PackedManifest>>)> {
         let snapshot = self.state.snapshot();
         if let Some(source) = snapshot.catalog.source(id) {

@@ -153,8 +153,8 @@ impl WriterState {
         self.is_unpublished = true;
     }
 
-    /// Returns the state for a new snapshot if one is due. None is written of a journal that another version might fold in
-    /// another way.
+    /// Returns the state for a new snapshot if one is due. None is written of a journal that another version might fold
+    /// in another way.
     fn due_snapshot(&self) -> Option<InventorySnapshot> {
         let is_due = self.position.seq.saturating_sub(self.snapshot_seq) >= SNAPSHOT_INTERVAL;
         let is_certain = self.damage.is_empty() && self.newer_record.is_none() && self.inventory.unknown_events == 0;

@@ -378,8 +378,9 @@ impl State {
     }
 
     /// Replaces the segment of a source by one with the same fingerprint that is stored in another form or with more in
-    /// its index, as an older version may not have stored it, or adds one that could not be read. Another order of keys is
-    /// no other form: other processes have read what is stored. Does nothing if another manifest was recorded meanwhile.
+    /// its index, as an older version may not have stored it, or adds one that could not be read. Another order of keys
+    /// is no other form: other processes have read what is stored. Does nothing if another manifest was recorded
+    /// meanwhile.
     pub(crate) async fn replace_segment(&self, after: &Arc<PackedManifest>) {
         let mut writer = self.writer.lock().await;
         let id = &after.source;
@@ -399,8 +400,8 @@ impl State {
         self.publish(&mut writer, self.snapshot.load().statuses.clone());
     }
 
-    /// Adds the features of a source that were recorded before and could not be read since. Their fingerprint is the same,
-    /// so no event is written. Does nothing if other features were recorded meanwhile.
+    /// Adds the features of a source that were recorded before and could not be read since. Their fingerprint is the
+    /// same, so no event is written. Does nothing if other features were recorded meanwhile.
     pub(crate) async fn restore_features(&self, list: &Arc<FeatureList>) {
         let mut writer = self.writer.lock().await;
         let id = &list.summary.source;
@@ -467,8 +468,8 @@ impl State {
         }
     }
 
-    /// Builds and publishes a snapshot of the writer's state, and notifies subscribers if the catalogue or the rules changed. Called
-    /// with the writer lock held.
+    /// Builds and publishes a snapshot of the writer's state, and notifies subscribers if the catalogue or the rules
+    /// changed. Called with the writer lock held.
     fn publish(&self, writer: &mut WriterState, statuses: Arc<BTreeMap<SourceId, SourceStatus>>) {
         let before = self.snapshot();
         let environment = self.environment(&writer.definitions);

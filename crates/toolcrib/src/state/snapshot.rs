@@ -27,8 +27,8 @@ use super::newer_records::NewerRecord;
 use crate::secret::resolve_variables;
 use crate::store::{ErrorSummary, JournalPosition, RememberedHead, SourceStatus};
 
-/// Time after which prompts and resources of a source have been read, or have failed. With a margin: the connector ends at
-/// the timeout, and the result is recorded after it.
+/// Time after which prompts and resources of a source have been read, or have failed. With a margin: the connector ends
+/// at the timeout, and the result is recorded after it.
 pub(crate) fn list_timeout(source: &Source) -> Duration {
     const MARGIN: Duration = Duration::from_secs(10);
     source.settings.discovery_timeout().saturating_add(MARGIN)
@@ -55,7 +55,8 @@ pub(crate) struct Snapshot {
     pub(crate) journal: Arc<Journal>,
     /// A critical record that only a newer Toolcrib understands. While it is set, calls and writes are refused.
     pub(crate) newer_record: Option<Arc<NewerRecord>>,
-    /// Whether a critical record about groups, access rules or policies is among those that only a newer Toolcrib understands.
+    /// Whether a critical record about groups, access rules or policies is among those that only a newer Toolcrib
+    /// understands.
     pub(crate) has_newer_rules: bool,
     /// Rules of the configuration that could not be written to the journal yet.
     pub(crate) pending_rules: Option<Arc<Vec<NamedRule>>>,
@@ -155,7 +156,8 @@ impl EnvironmentOverrides {
         })
     }
 
-    /// Whether the URL, the command or the token of a source is overridden, so that its discoveries hold for this process alone.
+    /// Whether the URL, the command or the token of a source is overridden, so that its discoveries hold for this
+    /// process alone.
     pub(crate) fn changes_connection(&self, id: &SourceId) -> bool {
         self.get(id).is_some_and(Override::changes_connection)
     }

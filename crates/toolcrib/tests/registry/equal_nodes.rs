@@ -1,5 +1,5 @@
-//! Nodes at the same position show the same: bytes of lists and summary, hits of searches, and the keys of views, of which
-//! ETags are made.
+//! Nodes at the same position show the same: bytes of lists and summary, hits of searches, and the keys of views, of
+//! which ETags are made.
 
 use serde_json::{Value, json};
 use toolcrib::catalog::render::Format;

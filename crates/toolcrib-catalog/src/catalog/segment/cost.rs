@@ -58,8 +58,8 @@ impl Segment {
     }
 
     /// Copies the counts of unchanged tools to a newer manifest.
-    /// A tool is unchanged if its text is: with another order of keys it may have another count. Counts that are not known
-    /// here stay 0 and are made on demand.
+    /// A tool is unchanged if its text is: with another order of keys it may have another count. Counts that are not
+    /// known here stay 0 and are made on demand.
     pub fn copy_token_counts(&self, newer: &mut PackedManifest) {
         let counts = self.token_counts.get();
         let token_count = |position: usize| match counts {

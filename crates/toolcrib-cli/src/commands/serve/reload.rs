@@ -1,8 +1,8 @@
 //! Reload of the configuration when one of its files changes, or on SIGHUP. An invalid configuration changes nothing.
 //!
-//! The files are polled. A reload changes sources, defaults, exposure, search, identity and permissions; the address and the
-//! data directory belong to the command line and stay. A project file that changed and is not trusted any more keeps
-//! its last trusted content in effect.
+//! The files are polled. A reload changes sources, defaults, exposure, search, identity and permissions; the address
+//! and the data directory belong to the command line and stay. A project file that changed and is not trusted any more
+//! keeps its last trusted content in effect.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

@@ -20,8 +20,8 @@ const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
 /// Client that replaces one group or policy of its own over and over.
 ///
-/// Its requests name the version that they replace (`If-Match`). A request that was repeated on another node, and that the
-/// first node carries out after all when it wakes up, is therefore refused.
+/// Its requests name the version that they replace (`If-Match`). A request that was repeated on another node, and that
+/// the first node carries out after all when it wakes up, is therefore refused.
 pub(super) struct RuleWriter<'a> {
     number: usize,
     urls: &'a [String],
@@ -103,8 +103,8 @@ impl<'a> RuleWriter<'a> {
         }
     }
 
-    /// Sends a request about the rule. `None` without a complete response, or if the response is an error that says to try
-    /// again.
+    /// Sends a request about the rule. `None` without a complete response, or if the response is an error that says to
+    /// try again.
     fn send(&self, method: &str, headers: &str, body: &str) -> Option<RawHttpResponse> {
         let kind = if self.changes_a_group() { "groups" } else { "policies" };
         let path = format!("/api/{kind}/writer-{}", self.number);

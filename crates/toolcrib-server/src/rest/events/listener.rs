@@ -65,8 +65,8 @@ impl EventListener {
         }
         let inventory_hash = registry.view(&principal).hash();
         let head = registry.position();
-        // A number that was not reached comes from another journal, or from a node that is far ahead. Starting at the head may
-        // send a record twice, but misses none.
+        // A number that was not reached comes from another journal, or from a node that is far ahead. Starting at the
+        // head may send a record twice, but misses none.
         let last_seq = after.unwrap_or(head).min(head);
         // `retry` tells browsers to reconnect after two seconds; the comment shows a client at once that the stream is
         // open.

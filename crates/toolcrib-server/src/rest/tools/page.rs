@@ -87,8 +87,8 @@ impl ToolListQuery {
         self.filter.source.as_ref()
     }
 
-    /// Renders the page. Provider formats are a plain array, so their next page is in the `Link` header. `scope` is what the
-    /// list depends on, apart from its order.
+    /// Renders the page. Provider formats are a plain array, so their next page is in the `Link` header. `scope` is
+    /// what the list depends on, apart from its order.
     pub(super) fn render(
         &self,
         view: &View,
@@ -144,7 +144,8 @@ impl ToolListQuery {
     }
 }
 
-/// Wraps the rendered array of tools. Written by hand to avoid parsing the array; the hash and the cursor need no escaping.
+/// Wraps the rendered array of tools. Written by hand to avoid parsing the array; the hash and the cursor need no
+/// escaping.
 fn render_envelope(page: &RenderedPage, hash: &str, next: Option<String>) -> String {
     let next = next.map_or_else(|| "null".to_owned(), |next| format!("\"{next}\""));
     format!("{{\"tools\":{},\"inventory_hash\":\"{hash}\",\"next_cursor\":{next}}}", page.array)
