@@ -201,10 +201,16 @@ impl History<'_> {
 
     /// Reads the newest records that are not in memory because the start began with a snapshot.
     async fn read_skipped_records(&self, journal: &Journal) -> Result<Vec<StoredRecord>> {
-        let Some((after, last)) = journal.skipped_range() else { return Ok(Vec::new()) };
-        let count = usize::try_from(last - after).unwrap_or(usize::MAX);
-        let mut records = self.registry.state.store.records(after, count).await?;
-        records.retain(|record| record.seq <= last);
+        let Some((mut after, last)) = journal.skipped_range() else { return Ok(Vec::new()) };
+        let mut records = Vec::new();
+        // A store returns fewer records than it is asked for if they are large.
+        while after < last {
+            let count = usize::try_from(last - after).unwrap_or(usize::MAX);
+            let batch = self.registry.state.store.records(after, count).await?;
+            let Some(newest) = batch.last() else { break };
+            after = newest.seq;
+            records.extend(batch);
+        }
         Ok(records)
     }
 

@@ -181,6 +181,7 @@ pub(super) async fn remove_definitions(
 ) -> sqlx::Result<bool> {
     let mut transaction = connection.begin().await?;
     if !is_head(&mut transaction, head).await? {
+        transaction.rollback().await?;
         return Ok(false);
     }
     sqlx::query("DELETE FROM definitions WHERE source = $1 AND name <> $2")

@@ -165,7 +165,7 @@ pub(super) fn unknown_outcome_error(error: sqlx::Error) -> Error {
 /// A database that may never have been in use holds no tables.
 pub(super) fn no_store_error(store: StoreLabel<'_>) -> Error {
     let message = format!("{store} holds no tables; check the URL, or run `toolcrib serve` with it once");
-    Error::new(Code::StoreUnavailable, message).with_retryable(false)
+    StoreState::Missing.annotate(Error::new(Code::StoreUnavailable, message)).with_retryable(false)
 }
 
 /// A store that was in use before is empty. `what` is e.g. "holds no tables".

@@ -184,10 +184,7 @@ pub(super) async fn find_commit(
     let mut transaction = connection.begin().await?;
     sqlx::query(LOCK_HEAD).execute(&mut *transaction).await?;
     let is_written = match (records.first(), commit.measurement.and_then(|measurement| measurement.check)) {
-        (Some(first), _) => {
-            // By content, time, actor and checksum.
-            read_records(&mut transaction, first.seq.saturating_sub(1), records.len()).await? == records
-        }
+        (Some(first), _) => is_written(&mut transaction, first.seq.saturating_sub(1), records).await?,
         (None, Some(check)) => measurements::is_last_check(&mut transaction, check).await?,
         // A status alone can be written again.
         (None, None) => false,
@@ -195,6 +192,20 @@ pub(super) async fn find_commit(
     transaction.rollback().await?;
     // Nothing was written: the caller decides again on what is there now.
     Ok(if is_written { CommitOutcome::Committed } else { CommitOutcome::Conflict })
+}
+
+/// Whether the journal has these records after `after`, by content, time, actor and checksum.
+async fn is_written(connection: &mut PgConnection, mut after: u64, mut records: &[StoredRecord]) -> sqlx::Result<bool> {
+    while !records.is_empty() {
+        let batch = read_records(connection, after, records.len()).await?;
+        let Some(last) = batch.last() else { return Ok(false) };
+        after = last.seq;
+        match records.strip_prefix(&*batch) {
+            Some(rest) => records = rest,
+            None => return Ok(false),
+        }
+    }
+    Ok(true)
 }
 
 /// Inserts records, moves the head, counts a change and notifies the other nodes, in one statement. The primary key on

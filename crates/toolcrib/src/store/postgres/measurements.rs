@@ -168,6 +168,7 @@ pub(super) async fn remove_source_status(
     let mut transaction = connection.begin().await?;
     lock_head(&mut transaction).await?;
     if !is_head(&mut transaction, head).await? {
+        transaction.rollback().await?;
         return Ok(false);
     }
     sqlx::query("DELETE FROM statuses WHERE source = $1").bind(source.as_str()).execute(&mut *transaction).await?;
