@@ -19,21 +19,27 @@ impl State {
     /// that no new tool is visible without them.
     ///
     /// Changes whose records may be written only after the end of an upgrade of all nodes are deferred: until then,
-    /// what is in force stays.
+    /// what is in force stays. If the rules are deferred, sources are only removed and disabled.
     pub(crate) async fn reconcile(&self, config: &Config) -> Result<()> {
         let mut deferred_config = self.deferred_config.lock().await;
+        // Also if this one fails: the one before it must not come into force again.
+        *deferred_config = None;
         let deferral = self.apply_config(config).await?;
-        if let Some(error) = deferral.as_ref().filter(|_| deferred_config.is_none()) {
+        if let Some(error) = &deferral {
             tracing::warn!("a part of the configuration is not applied yet: {error}");
         }
         *deferred_config = deferral.map(|_| config.clone());
         Ok(())
     }
 
-    /// Applies the changes that were deferred, if they may be written by now.
+    /// Applies the changes that were deferred once the upgrade has ended. Not before, because other nodes may have
+    /// applied other configurations since.
     pub(crate) async fn apply_deferred_config(&self) -> Result<()> {
         let mut deferred_config = self.deferred_config.lock().await;
         let Some(config) = &*deferred_config else { return Ok(()) };
+        if self.store.administration().schema_status().await?.is_contract_pending {
+            return Ok(());
+        }
         match self.apply_config(config).await {
             Ok(Some(_)) => return Ok(()),
             Ok(None) => tracing::info!("the configuration is applied completely"),
@@ -77,6 +83,9 @@ impl State {
         if self.snapshot().ensure_usable().is_err() && !commands.is_empty() {
             tracing::warn!(changes = commands.len(), "changes of the configuration are not applied");
             commands.clear();
+        }
+        if deferral.is_some() {
+            commands.retain(|command| matches!(command, Command::Remove(_) | Command::Disable(_)));
         }
         for command in commands {
             if let Command::Declare(declaration) = &command {
