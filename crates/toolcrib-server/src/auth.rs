@@ -362,9 +362,12 @@ impl Authenticator {
         // With a damaged journal the token may be valid; it must not count as a failed attempt. Answered with 503 and
         // not 401, so that the client does not throw its token away.
         self.registry.tokens().ensure_reliable()?;
-        self.registry.tokens().look_up(token).await;
-        if let Some(credential) = self.find_credential(token) {
-            return Ok(credential);
+        // Reads the store, which a client with many wrong tokens must not cause.
+        if !self.rate_limit.is_exceeded(peer, self.registry.now()) {
+            self.registry.tokens().look_up(token).await;
+            if let Some(credential) = self.find_credential(token) {
+                return Ok(credential);
+            }
         }
         // A client whose token has expired is no attacker.
         if !self.registry.tokens().is_expired(&Fingerprint::digest(token)) {

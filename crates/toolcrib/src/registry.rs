@@ -108,6 +108,8 @@ pub struct Registry {
     logins: Arc<Logins>,
     /// Reads of new records for requests that wait for a position.
     catch_ups: Arc<SharedRuns>,
+    /// Locked while such a run goes on, which its caller may have left.
+    background_catch_up: Arc<tokio::sync::Mutex<()>>,
     token_counter: Arc<TokenCounter>,
     notices: broadcast::Sender<RegistryNotice>,
     pub(crate) tasks: Tasks,

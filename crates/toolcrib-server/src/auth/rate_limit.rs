@@ -35,6 +35,13 @@ struct FailureWindow {
 }
 
 impl TokenRateLimit {
+    /// Whether further failed attempts of a peer get `RATE_LIMITED` now.
+    pub(super) fn is_exceeded(&self, peer: Option<IpAddr>, now: Timestamp) -> bool {
+        let mut counts = self.0.lock();
+        let window = counts.window(peer.map(to_network), now);
+        !window.is_over(now) && window.failures >= MAX_FAILED_TOKENS
+    }
+
     /// Counts a failed attempt of a peer. Returns `RATE_LIMITED` when its window already had [`MAX_FAILED_TOKENS`].
     pub(super) fn record_failure(&self, peer: Option<IpAddr>, now: Timestamp) -> Result<()> {
         let mut counts = self.0.lock();
@@ -77,8 +84,8 @@ impl FailureWindow {
     }
 }
 
-/// Returns the address to count: an IPv6 client has a whole network of 64 bits, and would get a new count with each of its
-/// addresses.
+/// Returns the address to count: an IPv6 client has a whole network of 64 bits, and would get a new count with each of
+/// its addresses.
 fn to_network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => address.into(),

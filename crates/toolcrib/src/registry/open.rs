@@ -131,6 +131,7 @@ impl Registry {
             maintenance,
             logins,
             catch_ups: Arc::new(SharedRuns::new(position::CATCH_UP_INTERVAL)),
+            background_catch_up: Arc::default(),
             token_counter,
             notices,
             tasks,

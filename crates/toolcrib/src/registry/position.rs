@@ -65,12 +65,15 @@ impl Registry {
     /// Reads new records in a task of its own: after it has published them it reads the files that new sources refer to,
     /// for which the callers do not wait. Returns whether it succeeded.
     async fn catch_up_in_background(&self) -> bool {
+        // A run that hangs is not joined by further ones. Its callers wait for the position as well.
+        let Ok(running) = self.background_catch_up.clone().try_lock_owned() else { return false };
         let state = self.state.clone();
         let (done, is_done) = oneshot::channel();
         let span = tracing::info_span!("catch_up", trace_id = %Trace::log_only().id());
         self.tasks.spawn_until_shutdown(async move {
             // A failure is logged by maintenance, which reads the records as soon as that works again.
             let is_ok = state.catch_up().instrument(span).await.is_ok();
+            drop(running);
             // Fails only if the callers have gone away.
             let _ = done.send(is_ok);
         });
