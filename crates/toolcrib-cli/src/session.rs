@@ -21,7 +21,6 @@ use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use toolcrib::config::mask_store_location;
 use toolcrib::config_file::{self, LoadedConfig, ProjectFile};
 use toolcrib::core::access::Role;
 use toolcrib::core::freshness::Freshness;
@@ -158,7 +157,7 @@ impl CliSession {
         let options = RegistryOptions {
             node_label,
             store: Some(opened.store),
-            named_store: named_store(common, &loaded_config),
+            named_store: NamedStore::select(common.store.as_deref(), &loaded_config.config),
             head_file: opened.head,
             logs_directory: Some(data_directory.join("logs")),
             trust: loaded_config.trust(),
@@ -318,16 +317,6 @@ pub(crate) fn data_directory(common: &CommonArguments, loaded_config: &LoadedCon
         Some(directory) => Ok(directory.clone()),
         None => config_file::default_data_directory(loaded_config.file.as_deref()),
     }
-}
-
-/// Returns the store that the command line or the configuration names, for people.
-fn named_store(common: &CommonArguments, loaded_config: &LoadedConfig) -> Option<NamedStore> {
-    if let Some(store) = &common.store {
-        return Some(NamedStore { location: mask_store_location(store), origin: NamedStore::OPTION.to_owned() });
-    }
-    let config = &loaded_config.config;
-    let origin = config.origins.get("store").map(ToString::to_string).unwrap_or_default();
-    config.store.as_ref().map(|store| NamedStore { location: store.mask_password(), origin })
 }
 
 /// Whether the command line or the configuration names a store.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use toolcrib_config::{Config, mask_store_location};
 use toolcrib_core::inventory::Actor;
 use toolcrib_core::manifest::ToolLimits;
 use toolcrib_core::node_label::to_node_label;
@@ -72,8 +73,18 @@ pub struct NamedStore {
 }
 
 impl NamedStore {
-    /// Origin of a store that the command line names. It takes precedence over the configuration.
+    /// Origin of a store that the command line or the host names. It takes precedence over the configuration.
     pub const OPTION: &str = "--store";
+
+    /// Returns the store at this location if there is one, else that of the configuration, if it names one.
+    pub fn select(location: Option<&str>, config: &Config) -> Option<NamedStore> {
+        if let Some(location) = location {
+            let origin = NamedStore::OPTION.to_owned();
+            return Some(NamedStore { location: mask_store_location(location), origin });
+        }
+        let origin = config.origins.get("store").map(ToString::to_string).unwrap_or_default();
+        config.store.as_ref().map(|store| NamedStore { location: store.mask_password(), origin })
+    }
 }
 
 /// Extent of the trust in a project's configuration file.

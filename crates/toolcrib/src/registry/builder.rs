@@ -5,7 +5,7 @@ use std::path::Path;
 use toolcrib_config::{Config, ConfigDiagnostic};
 use toolcrib_core::Result;
 
-use super::{Registry, RegistryOptions};
+use super::{NamedStore, Registry, RegistryOptions};
 use crate::config_file::{check_rules, read_config, resolve_store, working_directory};
 use crate::store;
 
@@ -67,6 +67,9 @@ impl RegistryBuilder {
     /// Opens the registry; see [`Registry::open`].
     pub async fn open(self) -> Result<Registry> {
         let RegistryBuilder { config, store, mut options } = self;
+        if store.is_some() || options.store.is_none() {
+            options.named_store = NamedStore::select(store.as_deref(), &config);
+        }
         let location = match &config.store {
             Some(configured) if store.is_none() && options.store.is_none() => Some(resolve_store(configured, &config)?),
             Some(_) | None => store,

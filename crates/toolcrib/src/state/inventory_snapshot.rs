@@ -21,7 +21,7 @@ const SNAPSHOT_INTERVAL: u64 = 10_000;
 /// Interval at which a long-running process looks whether a snapshot is due.
 const CHECK_INTERVAL: Duration = Duration::from_secs(10);
 /// Time after a failure before another attempt.
-const RETRY_INTERVAL: Duration = Duration::from_secs(300);
+const RETRY_INTERVAL: Duration = Duration::from_secs(60);
 /// Snapshots of other builds are ignored.
 const PROGRAM_VERSION: &str = env!("CARGO_PKG_VERSION");
 
