@@ -28,7 +28,7 @@ const MAX_RECENT_ENTRIES: usize = 8;
 pub(super) async fn show(AuthorizedRequest { app, client, .. }: AuthorizedRequest) -> Markup {
     let context = PageContext { app: &app, client: &client };
     let sources = context.sources();
-    let content = if sources.is_empty() { render_welcome() } else { render_overview(&context, &sources) };
+    let content = if sources.is_empty() { render_welcome(&context) } else { render_overview(&context, &sources) };
     context.render_page(NavItem::Overview, "Overview", content)
 }
 
@@ -73,15 +73,20 @@ fn render_overview(context: &PageContext<'_>, sources: &[SourceView]) -> Markup 
             div.row { h2 id="sources-title" { "Sources" } a href="/sources" { "All sources" } }
             (render_table(context, sources))
         }
-        @if let Some(nodes) = app.registry.store().nodes_for(&context.client.principal) {
-            (render_nodes(&nodes, app.registry.node_label()))
-        }
+        (render_shared_nodes(context))
         section aria-labelledby="recent-title" {
             div.row { h2 id="recent-title" { "Recent" } a href="/activity" { "All activity" } }
             @if recent.is_empty() { p.empty { "No activity since this server started." } }
             @else { (render_entries(&recent)) }
         }
     }
+}
+
+/// Renders the nodes that share the store; nothing if the client may not know them.
+fn render_shared_nodes(context: &PageContext<'_>) -> Markup {
+    let registry = &context.app.registry;
+    let nodes = registry.store().nodes_for(&context.client.principal);
+    html! { @if let Some(nodes) = nodes { (render_nodes(&nodes, registry.node_label())) } }
 }
 
 /// Returns the sources with the most tokens. Sources whose tokens are not counted yet are left out.
@@ -177,7 +182,7 @@ fn render_table(context: &PageContext<'_>, sources: &[SourceView]) -> Markup {
 }
 
 /// Renders the page of a server without sources.
-fn render_welcome() -> Markup {
+fn render_welcome(context: &PageContext<'_>) -> Markup {
     html! {
         header.head { h1 { "Overview" } }
         div.welcome {
@@ -190,5 +195,6 @@ fn render_welcome() -> Markup {
             p.faint { "Or on the command line:" }
             pre { code { "toolcrib add files -- npx -y @modelcontextprotocol/server-filesystem .\ntoolcrib import" } }
         }
+        (render_shared_nodes(context))
     }
 }

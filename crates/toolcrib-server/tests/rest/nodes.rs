@@ -96,6 +96,16 @@ async fn nodes_are_beside_the_sources_for_callers_that_see_everything() {
     assert!(!page.contains("action=\"/sources/render/refresh\"") && page.contains("refreshed on gpu"), "{page}");
 }
 
+/// Regression: the page of a new cluster had no nodes.
+#[tokio::test]
+async fn the_overview_shows_the_nodes_also_without_sources() {
+    let store = Arc::new(FaultyStore::with_nodes(vec![node("gpu", 0)]));
+    let options = RegistryOptions { store: Some(store), ..RegistryOptions::default() };
+    let server = start_with(Config::default(), options, &[]).await;
+    let page = server.get("/").await.body;
+    assert!(page.contains("No sources yet") && page.contains("id=\"nodes-title\""), "{page}");
+}
+
 #[tokio::test]
 async fn nodes_are_not_shown_to_callers_that_are_limited_to_groups() {
     let (server, _store) = start_with_nodes().await;
