@@ -28,7 +28,11 @@ fn changes_in_one_window_appear_live_in_another() {
     };
     let workspace = TestWorkspace::new(&json!({ "core": { "builtin": "all" } }), &json!({}));
     let (program, arguments) = everything;
-    let command = format!("{} {} stdio", program.display(), arguments.join(" "));
+    // Time is the subject: of a server that is ready at once, the pages may never show that it is being discovered.
+    let script = workspace.path("start.sh");
+    let start = format!("sleep 3; exec {} {} stdio", program.display(), arguments.join(" "));
+    fs::write(&script, start).unwrap();
+    let command = format!("sh {}", script.display());
     run_browser_script("tour", &workspace.serve(), &[("COMMAND", &command)]);
 }
 
